@@ -1,0 +1,101 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters of the playbooks: what they hand from one play to the next, and what they say."""
+
+from __future__ import annotations
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.serving.sglang.plugins.module_utils import report
+
+
+def readings(hosts, hostvars, name):
+    """The registered variable ``name`` of each host, an empty dict where there is none."""
+    return [(hostvars[host].get(name) or {}) if host in hostvars else {} for host in hosts]
+
+
+def lock_failure(hosts, hostvars, name):
+    """Why the hosts' locks do not all hold, from the results registered as ``name``; empty when they do."""
+    troubles = []
+    for host, lock in zip(hosts, readings(hosts, hostvars, name), strict=True):
+        if not lock or lock.get("unreachable"):
+            troubles.append(f"{host} became unreachable before it could be locked")
+        elif lock.get("failed"):
+            troubles.append(f"{host}: {lock.get('msg', 'no message')}")
+    if not troubles:
+        return ""
+    return "The rollout does not begin; no replica was touched. " + " ".join(troubles)
+
+
+def ledger_target(member, rollout, step=None, host=None, reason=None):
+    """Where an action writes the steps of ``member`` in the ledger of ``rollout``."""
+    try:
+        target = {
+            "path": rollout["ledger"],
+            "run": rollout["run"],
+            "replica": member["replica"],
+            "host": host or member["host"],
+        }
+    except (KeyError, TypeError) as error:
+        raise AnsibleFilterError(
+            f"ledger_target takes a member of a wave and the result of rollout_plan: {error}"
+        ) from error
+    if step:
+        target["step"] = step
+    if reason:
+        target["reason"] = reason
+    return target
+
+
+def failure(result, task_name, replicas, ledger):
+    """What stopped a rollout, in one sentence a person on call can act on."""
+    failed = [item for item in result.get("results", []) if item.get("failed")] or [result]
+    reasons = " ".join(dict.fromkeys(str(item.get("msg", "no message")).strip() for item in failed))
+    return (
+        f"The rollout stopped at {', '.join(replicas)}, at the step {task_name!r}: {reasons} "
+        "The other replicas go on serving. Run the playbook again once the cause is removed: it continues from here. "
+        f"Ledger: {ledger}"
+    )
+
+
+def still_serving(results):
+    """The first ranks among ``results`` (a loop over members with ``rollout_record``) that serve."""
+    return [item["member"] for item in results if item.get("serving") and item["member"]["head"]]
+
+
+def worker_urls(hosts, hostvars, name):
+    """The URLs of all instances that serve, from the results of ``server_info`` registered as ``name``."""
+    return [
+        info["worker_url"]
+        for reading in readings(hosts, hostvars, name)
+        for info in reading.get("instances", [])
+        if info.get("serving") and not info.get("rank")
+    ]
+
+
+def fleet_table(hosts, hostvars, name):
+    """The state of a fleet as lines of a table, from the results of ``server_info`` registered as ``name``."""
+    return report.fleet(dict(zip(hosts, readings(hosts, hostvars, name), strict=True)))
+
+
+def gateway_table(hosts, hostvars, name):
+    """The workers of the gateways as lines of a table, from the results of ``gateway_info`` registered as ``name``."""
+    return report.gateways(dict(zip(hosts, readings(hosts, hostvars, name), strict=True)))
+
+
+class FilterModule:
+    """Filters of the collection's playbooks."""
+
+    def filters(self):
+        return {
+            "readings": readings,
+            "lock_failure": lock_failure,
+            "ledger_target": ledger_target,
+            "failure": failure,
+            "still_serving": still_serving,
+            "worker_urls": worker_urls,
+            "fleet_table": fleet_table,
+            "gateway_table": gateway_table,
+        }

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Tables for people: the state of a fleet and of its gateways, and what a rollout did, as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from . import ledger
+
+NOTHING = "-"
+
+TIMED_STEPS = ("leave", "settle", "drain", "stop", "start", "verify", "rejoin", "soak")
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Align rows below their headings; numbers to the right, everything else to the left."""
+    cells = [[NOTHING if value is None or value == "" else str(value) for value in row] for row in rows]
+    numeric = [all(_is_number(row[column]) for row in cells) and bool(cells) for column in range(len(headings))]
+    widths = [max([len(heading)] + [len(row[column]) for row in cells]) for column, heading in enumerate(headings)]
+
+    def line(values: Sequence[str]) -> str:
+        parts = [
+            value.rjust(width) if right else value.ljust(width) for value, width, right in zip(values, widths, numeric)
+        ]
+        return "  ".join(parts).rstrip()
+
+    return [line(list(headings)), "  ".join("-" * width for width in widths)] + [line(row) for row in cells]
+
+
+def _is_number(text: str) -> bool:
+    return text == NOTHING or text.replace(".", "", 1).isdigit()
+
+
+def _trouble(reading: Mapping[str, Any]) -> str:
+    if not reading:
+        return "not read"
+    if reading.get("unreachable"):
+        return "unreachable"
+    if reading.get("failed"):
+        return str(reading.get("msg", "cannot be read"))
+    return ""
+
+
+def fleet(readings: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """One line for each instance of each host, from what ``server_info`` returned (an empty dict: not read)."""
+    rows: list[list[Any]] = []
+    for host, reading in readings.items():
+        trouble = _trouble(reading)
+        if trouble:
+            rows.append([host, None, None, trouble] + [None] * 6)
+            continue
+        for info in reading.get("instances") or []:
+            if info.get("error"):
+                rows.append([host, info.get("instance"), None, info["error"]] + [None] * 6)
+                continue
+            rows.append(
+                [
+                    host,
+                    info["instance"],
+                    info.get("replica"),
+                    info.get("state"),
+                    info.get("version"),
+                    info.get("running"),
+                    info.get("waiting"),
+                    info.get("max_total_num_tokens"),
+                    None if info.get("token_usage") is None else f"{100 * float(info['token_usage']):.0f}",
+                    "restart pending" if info.get("restart_pending") else info.get("why_not_serving"),
+                ]
+            )
+        if not reading.get("instances"):
+            rows.append([host, None, None, "no instance deployed"] + [None] * 6)
+    headings = ("host", "instance", "replica", "state", "version", "running", "waiting", "pool", "used %", "note")
+    return table(headings, rows)
+
+
+def gateways(readings: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """One line for each worker of each gateway, from what ``gateway_info`` returned (an empty dict: not read)."""
+    rows: list[list[Any]] = []
+    for host, reading in readings.items():
+        trouble = _trouble(reading)
+        if trouble:
+            rows.append([host, None, trouble, None])
+            continue
+        for worker in reading.get("workers") or []:
+            state = "healthy" if worker.get("is_healthy") else worker.get("status") or "unhealthy"
+            rows.append([host, worker.get("url"), state, worker.get("load")])
+        if not reading.get("workers"):
+            rows.append([host, None, "no workers", None])
+    return table(("gateway", "worker", "state", "load"), rows)
+
+
+def rollout(lines: Sequence[ledger.Line]) -> list[str]:
+    """One line for each replica that a rollout moved: the seconds of each step, and what was seen of its drain."""
+    replicas = list(dict.fromkeys(line.replica for line in lines if line.step in (*TIMED_STEPS, "done", "failed")))
+    rows = []
+    for replica in replicas:
+        attempt = ledger.latest_attempt(lines, replica)
+        seconds: dict[str, float] = {}
+        for line in attempt:
+            seconds[line.step] = seconds.get(line.step, 0.0) + line.elapsed_s
+        facts = {key: value for line in attempt for key, value in line.detail.items()}
+        end: str | None = next((line.step for line in reversed(attempt) if line.step in ("done", "failed")), None)
+        drain_lines = facts.get("drain_lines")
+        rows.append(
+            [replica]
+            + [f"{seconds[step]:.1f}" if step in seconds else None for step in TIMED_STEPS]
+            + [
+                facts.get("running_at_leave"),
+                facts.get("exit_code"),
+                len(drain_lines) if isinstance(drain_lines, list) else drain_lines,
+                facts.get("overhead_s"),
+                end or "unfinished",
+            ]
+        )
+    headings = ("replica", *TIMED_STEPS, "running", "exit", "drain lines", "overhead", "end")
+    return table(headings, rows)

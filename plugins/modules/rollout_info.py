@@ -1,0 +1,75 @@
+#!/usr/bin/python
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Read what a rollout must know of a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rollout_info
+short_description: Read what a rollout must know of a host
+version_added: "0.1.0"
+description:
+  - Returns the live state of every instance on the host, how far earlier rollouts came with each, and who holds the
+    host's rollout lock.
+  - Changes nothing and takes no lock.
+author:
+  - serving.sglang contributors (@serving-sglang)
+extends_documentation_fragment:
+  - serving.sglang.attributes
+  - serving.sglang.attributes.actiongroup_sglang
+  - serving.sglang.attributes.info_module
+options: {}
+seealso:
+  - module: serving.sglang.server_info
+  - module: serving.sglang.rollout_plan
+"""
+
+EXAMPLES = r"""
+- name: Read the state of the host
+  serving.sglang.rollout_info:
+  register: sglang_reading
+"""
+
+RETURN = r"""
+instances:
+  description: One entry for each instance, as M(serving.sglang.server_info) returns it.
+  returned: success
+  type: list
+  elements: dict
+records:
+  description: How far a rollout came with each instance that one has touched, by instance.
+  returned: success
+  type: dict
+  sample: {"main": {"run": "20261129T101500Z-1f3a", "step": "done", "at": 1795947000.2}}
+lock:
+  description:
+    - The claim of a rollout on this host with C(age_s), the seconds since its last sign of life; null when free.
+  returned: success
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.serving.sglang.plugins.module_utils import rollout_state, server_info
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    try:
+        instances = server_info.list_instances()
+        records = {info["instance"]: rollout_state.read_record(info["instance"]) for info in instances}
+        module.exit_json(
+            changed=False,
+            instances=instances,
+            records={instance: record for instance, record in records.items() if record},
+            lock=rollout_state.read_lock(),
+        )
+    except rollout_state.StateError as error:
+        module.fail_json(msg=str(error))
+
+
+if __name__ == "__main__":
+    main()

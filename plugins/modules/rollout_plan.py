@@ -1,0 +1,157 @@
+#!/usr/bin/python
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Plan a rollout. Runs on the controller: see plugins/action/rollout_plan.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rollout_plan
+short_description: Plan a rollout from what hosts and gateways said
+version_added: "0.1.0"
+description:
+  - Decides which replicas are restarted and in which waves, continues a run that was not finished, and refuses what
+    must not begin, with every reason at once. Shows the plan.
+  - Runs on the controller and reads nothing but its options; begins the ledger of the run.
+author:
+  - serving.sglang contributors (@serving-sglang)
+extends_documentation_fragment:
+  - serving.sglang.attributes
+  - serving.sglang.attributes.actiongroup_sglang
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details: A plan changes nothing.
+  idempotent:
+    support: none
+    details: A new run gets a new name each time.
+options:
+  hosts:
+    description:
+      - The hosts of the fleet, by inventory name.
+    type: list
+    elements: str
+    required: true
+  readings:
+    description:
+      - The result of M(serving.sglang.rollout_info) for each of O(hosts), in that order.
+      - An unreachable host is refused.
+    type: list
+    elements: dict
+    required: true
+  gateways:
+    description:
+      - The gateways in front of the fleet, by inventory name.
+    type: list
+    elements: str
+    default: []
+  gateway_readings:
+    description:
+      - The result of M(serving.sglang.gateway_info) for each of O(gateways), in that order.
+    type: list
+    elements: dict
+    default: []
+  max_unavailable:
+    description:
+      - Replicas that may be away at once, a count or a percentage of the fleet (rounded down, at least one).
+    type: str
+    default: "1"
+  min_serving:
+    description:
+      - Replicas that must be left serving while a wave is away.
+    type: int
+    default: 1
+  replicas:
+    description:
+      - Only these replicas are restarted. Empty means all.
+    type: list
+    elements: str
+    default: []
+  only_hosts:
+    description:
+      - Only replicas on these hosts are restarted. Empty means all.
+    type: list
+    elements: str
+    default: []
+  only_pending:
+    description:
+      - Only replicas whose restart is pending are restarted.
+    type: bool
+    default: false
+  accept_not_serving:
+    description:
+      - Replicas that may be out of service when the rollout begins.
+    type: list
+    elements: str
+    default: []
+  continue_unfinished:
+    description:
+      - Continue a run that was not finished, and leave alone what it had done already.
+    type: bool
+    default: true
+  by_host:
+    description:
+      - Keep all replicas of a host in one wave, as maintenance of the host needs it.
+    type: bool
+    default: false
+  lock_stale_s:
+    description:
+      - Seconds without a sign of life after which the lock of another rollout is stale.
+    type: float
+    default: 120.0
+  ledger_dir:
+    description:
+      - Directory on the controller for the ledgers.
+    type: path
+    required: true
+  plan_only:
+    description:
+      - Show the plan and begin no ledger.
+    type: bool
+    default: false
+seealso:
+  - module: serving.sglang.rollout_info
+"""
+
+EXAMPLES = r"""
+- name: Plan the rollout
+  serving.sglang.rollout_plan:
+    hosts: "{{ groups['sglang_servers'] }}"
+    readings: "{{ groups['sglang_servers'] | map('extract', hostvars, 'sglang_reading') | list }}"
+    ledger_dir: ./sglang-ledger
+  register: rollout
+"""
+
+RETURN = r"""
+run:
+  description: Name of the run; the name of the unfinished one when it is continued.
+  returned: always
+  type: str
+begins:
+  description:
+    - Whether the rollout goes on after the plan.
+    - False when nothing is to do, when only the plan was asked for, and in check mode.
+  returned: always
+  type: bool
+plan:
+  description: The plan, with C(waves) (lists of replicas with their members), C(skipped), C(refusals) and C(notes).
+  returned: always
+  type: dict
+lines:
+  description: The plan as it was shown.
+  returned: always
+  type: list
+  elements: str
+ledger:
+  description: The ledger's file on the controller.
+  returned: always
+  type: str
+claim:
+  description: What M(serving.sglang.rollout_lock) takes to claim a host for this run.
+  returned: always
+  type: dict
+"""

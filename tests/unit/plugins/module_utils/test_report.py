@@ -1,0 +1,75 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Tables: what they say of hosts that answered, failed, or could not be reached."""
+
+from __future__ import annotations
+
+from ansible_collections.serving.sglang.plugins.module_utils import ledger, report
+
+
+def test_columns_are_aligned_numbers_to_the_right():
+    lines = report.table(("name", "n"), [("a", 1), ("bcd", 22), ("e", None)])
+    assert lines == ["name  n", "----  --", "a      1", "bcd   22", "e      -"] or lines == [
+        "name   n",
+        "----  --",
+        "a      1",
+        "bcd   22",
+        "e      -",
+    ]
+
+
+def test_a_fleet_shows_every_host_whatever_it_answered():
+    info = {
+        "instance": "main",
+        "replica": "r1",
+        "state": "up",
+        "version": "0.5.22",
+        "running": 3,
+        "waiting": 0,
+        "max_total_num_tokens": 65536,
+        "token_usage": 0.256,
+        "restart_pending": True,
+    }
+    text = "\n".join(
+        report.fleet(
+            {
+                "h1": {"instances": [info, {"instance": "bad", "error": "not JSON"}]},
+                "h2": {"unreachable": True},
+                "h3": {},
+                "h4": {"instances": []},
+                "h5": {"failed": True, "msg": "no python"},
+            }
+        )
+    )
+    for words in ("65536", "26", "restart pending", "not JSON", "unreachable", "not read", "no instance", "no python"):
+        assert words in text
+
+
+def test_gateways():
+    workers = [{"url": "http://a:1", "is_healthy": True, "load": 2}, {"url": "http://b:1", "status": "draining"}]
+    text = "\n".join(
+        report.gateways({"gw": {"workers": workers}, "gw2": {"workers": []}, "gw3": {"unreachable": True}})
+    )
+    for words in ("healthy", "draining", "no workers", "unreachable"):
+        assert words in text
+
+
+def line(step, elapsed_s, replica="r1", **detail):
+    return ledger.Line("run", 1, "2026-11-29T10:00:00.000Z", replica, "h1", step, True, elapsed_s, detail)
+
+
+def test_a_rollout_as_a_table():
+    lines = [
+        line("plan", 0, replica="-"),
+        line("leave", 1.5),
+        line("drain", 4.25, running_at_leave=3),
+        line("stop", 6, exit_code=0, drain_lines=["a", "b"]),
+        line("done", 0.5, overhead_s=5.5),
+        line("leave", 1.5, replica="r2"),
+    ]
+    rows = report.rollout(lines)
+    assert len(rows) == 4
+    assert rows[2].split() == ["r1", "1.5", "-", "4.2", "6.0", "-", "-", "-", "-", "3", "0", "2", "5.5", "done"]
+    assert rows[3].split()[-1] == "unfinished"
