@@ -1,0 +1,664 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""From what a host's instances declare to what each of them shall be: the content of its desired-state file.
+
+Pure: it reads nothing and changes nothing. Everything that is wrong is said at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import cards, grace, port_plan, server_args, unit_words
+from .desired_state import DESIRED_DIR, INSTANCE_NAME, Limits
+from .limits import read_limits
+from .releases import Release, release_for
+from .server_flags import KINDS
+
+SCHEMA = 1
+# Part of the desired state: raise it when the unit's template changes what an instance that runs should have.
+UNIT_REVISION = 1
+
+CREDENTIALS_DIR = f"{DESIRED_DIR}/credentials"
+ENVIRONMENTS_DIR = "/opt/sglang"
+STATE_DIR = "/var/lib/sglang"
+CACHE_DIR = "/var/cache/sglang"
+USER = "sglang"
+RESTART_S = 10
+START_LIMIT_BURST = 3
+# Units and directories of the collection that an instance of this name would take.
+RESERVED_NAMES = ("gateway", "drift", "rollout", "job")
+RUNTIMES = ("native", "docker", "podman")
+SECRETS = ("api_key", "admin_api_key", "hf_token")
+
+# Variables by which SGLang and what it is built on find their caches. SGLANG_JIT_CACHE_DIR does not follow
+# SGLANG_CACHE_DIR; the others do, and are named so that no release and no library puts them elsewhere.
+CACHES = {
+    "SGLANG_CACHE_DIR": "sglang",
+    "SGLANG_JIT_CACHE_DIR": "jit",
+    "SGLANG_DG_CACHE_DIR": "deep_gemm",
+    "SGLANG_CUTE_AOT_CACHE_DIR": "cute_aot",
+    "TVM_FFI_CACHE_DIR": "tvm_ffi",
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TILELANG_CACHE_DIR": "tilelang",
+    "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+    "CUDA_CACHE_PATH": "nv",
+    "XDG_CACHE_HOME": "xdg",
+}
+DEFAULTS: dict[str, Any] = {
+    "runtime": "native",
+    "host": "0.0.0.0",
+    "drain_on_timeout": "fail",
+    "margin_s": grace.MARGIN_S,
+    "start_deadline_s": 900,
+    "hf_home": f"{CACHE_DIR}/huggingface",
+}
+
+_VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)*(?:\.?(?:a|b|rc|post)[0-9]+)*(?:\+[A-Za-z0-9.]+)?")
+_HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?")
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_ENVIRONMENT = re.compile(r"(?:^|_)(?:TOKEN|API_KEY|SECRET|SECRET_KEY|SECRET_ACCESS_KEY|PASSWORD|PASSWD)$")
+_HIDDEN_BY_PROTECT_HOME = ("/home/", "/root/", "/run/user/")
+_WRITTEN_ARGUMENTS = (
+    "crash-dump-folder",
+    "debug-tensor-dump-output-folder",
+    "download-dir",
+    "export-metrics-to-file-dir",
+    "file-storage-path",
+    "ple-offload-dir",
+    "spec-trace-dir",
+)
+_WHOLE_ARGUMENTS = (
+    "attn-dp-size",
+    "base-gpu-id",
+    "disaggregation-bootstrap-port",
+    "dp-size",
+    "engine-info-bootstrap-port",
+    "gpu-id-step",
+    "grpc-port",
+    "max-queued-requests",
+    "max-running-requests",
+    "nccl-port",
+    "nnodes",
+    "pp-size",
+    "smg-http-sidecar-port",
+    "tokenizer-worker-num",
+    "tp-size",
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    """What is known of the host: its name in the inventory, the address that gateways use, its cards."""
+
+    name: str
+    address: str
+    gpus: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """One instance: its desired state and what its unit, slice and credentials files need besides."""
+
+    desired: dict[str, Any]
+    unit: dict[str, Any]
+    slice: dict[str, Any]
+    credentials: list[str]
+    directories: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.desired["instance"],
+            "desired": self.desired,
+            "unit": self.unit,
+            "slice": self.slice,
+            "credentials": self.credentials,
+            "directories": self.directories,
+        }
+
+
+@dataclass
+class Outcome:
+    """All instances of a host, or everything that is wrong with them."""
+
+    instances: list[Resolved] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def versions(self) -> list[str]:
+        return sorted({str(instance.desired["version"]) for instance in self.instances})
+
+
+@dataclass
+class _Draft:
+    """One instance on its way: the declaration with the host's defaults, and what was found about it."""
+
+    name: str
+    declared: dict[str, Any]
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    arguments: dict[str, Any] = field(default_factory=dict)
+    claim: cards.Claim = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.claim = cards.Claim(self.name, None, needs_cards=False)
+
+    def wrong(self, text: str) -> None:
+        self.problems.append(f"instance '{self.name}': {text}")
+
+    def doubtful(self, text: str) -> None:
+        self.warnings.append(f"instance '{self.name}': {text}")
+
+    def whole(self, argument: str, default: int) -> int:
+        return int(self.arguments.get(argument, default))
+
+
+def resolve(instances: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any], host: Host) -> Outcome:
+    """The desired state of every declared instance, or every problem that the declarations have."""
+    outcome = Outcome()
+    drafts = [_draft(position, declared, defaults) for position, declared in enumerate(instances)]
+    resolved = [_resolve_one(draft, host) for draft in drafts]
+    for draft in drafts:
+        outcome.problems += draft.problems
+        outcome.warnings += draft.warnings
+    outcome.problems += _together(drafts, host)
+    if not outcome.problems:
+        outcome.instances = [one for one in resolved if one is not None]
+    return outcome
+
+
+def _draft(position: int, declared: Mapping[str, Any], defaults: Mapping[str, Any]) -> _Draft:
+    merged = {**DEFAULTS, **{key: value for key, value in defaults.items() if value is not None}}
+    merged.update({key: value for key, value in declared.items() if value is not None})
+    for key in ("arguments", "environment"):
+        merged[key] = {**(defaults.get(key) or {}), **(declared.get(key) or {})}
+    return _Draft(name=str(declared.get("name") or f"number {position + 1}"), declared=merged)
+
+
+def _resolve_one(draft: _Draft, host: Host) -> Resolved | None:
+    declared = draft.declared
+    _check_name(draft)
+    version = _check_version(draft)
+    model = _check_model(draft)
+    _check_port(draft)
+    # Without a version the rest is still read against a release, so that its problems are said in the same run.
+    release = release_for(version or max(KINDS))
+    _check_arguments(draft, version or max(KINDS))
+    _check_secrets(draft)
+    _check_environment(draft, release)
+    _check_the_rest(draft)
+    _check_cards(draft)
+    limits = _check_limits(draft)
+    times = _check_times(draft, release)
+    if draft.problems or version is None or model is None or times is None:
+        return None
+    if release.assumed:
+        draft.doubtful(
+            f"version {version} is not one of the releases whose behaviour is known here; that of {release.version} is "
+            "assumed"
+        )
+    args = {**model.arguments, "host": declared["host"], "port": declared["port"], **draft.arguments}
+    paths = _writable_paths(draft)
+    environment = _environment(draft, version, release, model)
+    credentials = [secret for secret in SECRETS if declared.get(secret)]
+    has_config = bool({"api_key", "admin_api_key"} & set(credentials))
+    python = f"{ENVIRONMENTS_DIR}/{version}/bin/python"
+    argv = server_args.command_line(python, args, version, has_config)
+    deadline_s = int(declared["start_deadline_s"])
+    scheme = "https" if args.get("ssl-certfile") else "http"
+    desired = {
+        "schema": SCHEMA,
+        "unit_revision": UNIT_REVISION,
+        "instance": draft.name,
+        "replica": _replica(draft, host),
+        "rank": 0,
+        "nnodes": 1,
+        "unit": f"sglang-{draft.name}.service",
+        "slice": f"sglang-{draft.name}.slice",
+        "runtime": "native",
+        "version": version,
+        "version_assumed": release.assumed,
+        "model": {"path": model.path, "local": model.local, "served_name": args.get("served-model-name", model.path)},
+        "host": declared["host"],
+        "port": declared["port"],
+        "scheme": scheme,
+        "probe_url": f"{scheme}://{_bracketed(_probe_address(str(declared['host'])))}:{declared['port']}",
+        "worker_url": declared.get("worker_url") or f"{scheme}://{_bracketed(host.address)}:{declared['port']}",
+        "cards": list(draft.claim.cards or ()),
+        "cards_shared": draft.claim.shared,
+        "args": args,
+        "argv": argv,
+        "environment": environment,
+        "credentials": _credentials(draft, credentials, has_config),
+        "user": USER,
+        "group": USER,
+        "limits": {
+            "memory_max_bytes": limits.memory_max_bytes,
+            "memory_high_bytes": limits.memory_high_bytes,
+            "memory_swap_max_bytes": limits.memory_swap_max_bytes,
+        },
+        "drain": _drain(declared, times),
+        "grace": {
+            "period_s": times.grace_period_s,
+            "arithmetic": times.grace_arithmetic,
+            "output_cap_tokens": declared["output_cap_tokens"],
+            "slowest_tokens_per_s": declared["slowest_tokens_per_s"],
+            "running_at_once": draft.arguments.get("max-running-requests"),
+            "waiting": draft.arguments.get("max-queued-requests"),
+            "margin_s": declared["margin_s"],
+        },
+        "start": {
+            "deadline_s": deadline_s,
+            "limit_burst": START_LIMIT_BURST,
+            "limit_interval_s": START_LIMIT_BURST * (deadline_s + RESTART_S),
+            "restart_s": RESTART_S,
+        },
+        "writable_paths": paths,
+    }
+    _check_leak(draft, desired)
+    return Resolved(
+        desired=desired,
+        unit=_unit(draft, desired, credentials, has_config),
+        slice={"lines": _slice_lines(desired["limits"])},
+        credentials=credentials,
+        directories=[path for path in paths if not _is_ours(path)],
+    )
+
+
+# --- one instance ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Model:
+    path: str
+    local: bool
+    arguments: dict[str, Any]
+
+
+def _check_name(draft: _Draft) -> None:
+    name = draft.declared.get("name")
+    if not name:
+        draft.wrong("name is missing")
+    elif not INSTANCE_NAME.fullmatch(str(name)):
+        draft.wrong(
+            f"the name does not match {INSTANCE_NAME.pattern}: lower-case letters, digits and underscores, at most 32. "
+            "A dash would nest the instance's slice in another one"
+        )
+    elif name in RESERVED_NAMES:
+        draft.wrong(
+            f"the name is reserved ({', '.join(RESERVED_NAMES)} are used by other units or directories). Choose another"
+        )
+
+
+def _check_version(draft: _Draft) -> str | None:
+    runtime = draft.declared.get("runtime", "native")
+    if runtime not in RUNTIMES:
+        draft.wrong(f"runtime '{runtime}' is unknown: native is available")
+    elif runtime != "native":
+        draft.wrong(
+            f"runtime '{runtime}' is not available yet. Use native (a virtual environment under {ENVIRONMENTS_DIR})"
+        )
+    version = str(draft.declared.get("version") or "")
+    if not version:
+        draft.wrong("version is missing: set it on the instance, or sglang_server_version for the host, as 0.5.22")
+        return None
+    if not _VERSION.fullmatch(version):
+        draft.wrong(
+            f"version '{version}' does not say which release: another one would run after the next installation. "
+            "Name one, as 0.5.22"
+        )
+        return None
+    return version
+
+
+def _check_model(draft: _Draft) -> _Model | None:
+    path = str(draft.declared.get("model") or "")
+    revision = draft.declared.get("revision")
+    if not path:
+        draft.wrong("model is missing: an absolute path on the host, or a hub id as Qwen/Qwen3-8B")
+        return None
+    local = path.startswith("/")
+    if not local and not _HUB_ID.fullmatch(path):
+        draft.wrong(f"model '{path}' is neither an absolute path nor a hub id as Qwen/Qwen3-8B")
+        return None
+    arguments: dict[str, Any] = {"model-path": path}
+    if revision and local:
+        draft.doubtful("revision has no effect: the model is a local path")
+    elif revision:
+        arguments["revision"] = str(revision)
+    elif not local:
+        draft.doubtful(f"model '{path}' has no revision: a restart may load other weights than the ones that serve now")
+    served = draft.declared.get("served_model_name")
+    if served:
+        arguments["served-model-name"] = str(served)
+    return _Model(path, local, arguments)
+
+
+def _check_arguments(draft: _Draft, version: str) -> None:
+    arguments = draft.declared["arguments"]
+    problems, warnings = server_args.check_arguments(arguments, version)
+    for text in problems:
+        draft.wrong(text)
+    for text in warnings:
+        draft.doubtful(text)
+    for name, option in (("served-model-name", "served_model_name"), ("revision", "revision")):
+        if arguments.get(name) is not None and draft.declared.get(option):
+            draft.wrong(f"argument '{name}': {option} is declared too. Keep one of them")
+    draft.arguments = server_args.canonical(arguments)
+    for name in _WHOLE_ARGUMENTS:
+        if name in draft.arguments and not re.fullmatch(r"-?[0-9]+", str(draft.arguments[name])):
+            draft.wrong(f"argument '{name}' is {draft.arguments[name]!r}, expected a whole number")
+            del draft.arguments[name]
+        elif name in draft.arguments:
+            draft.arguments[name] = int(draft.arguments[name])
+    served = draft.arguments.get("served-model-name") or draft.declared.get("served_model_name")
+    if served and ":" in str(served):
+        draft.wrong(f"the served model name '{served}' contains a colon, which SGLang refuses")
+    if max(draft.whole("nnodes", 1), int(draft.declared.get("nnodes") or 1)) > 1:
+        draft.wrong(
+            "nnodes is larger than 1: a replica over several hosts is not available yet. "
+            "Declare one instance per host with as many cards as the host has"
+        )
+    for name in ("node-rank", "dist-init-addr"):
+        if draft.arguments.get(name):
+            draft.wrong(f"argument '{name}' belongs to a replica over several hosts, which is not available yet")
+
+
+def _check_secrets(draft: _Draft) -> None:
+    keys = [secret for secret in ("api_key", "admin_api_key") if draft.declared.get(secret)]
+    workers = draft.whole("tokenizer-worker-num", 1)
+    if keys and workers > 1:
+        draft.wrong(
+            f"{' and '.join(keys)} with tokenizer-worker-num {workers}: SGLang refuses an API key there, and accepts "
+            "an admin key without enforcing it. Leave the keys out or use one tokenizer worker"
+        )
+    elif workers > 1:
+        draft.doubtful(
+            f"tokenizer-worker-num is {workers}: on SIGTERM the first idle worker ends the schedulers while others "
+            "still answer, and the server may never exit. A rollout drains it empty before; a plain systemctl stop "
+            "loses requests"
+        )
+    if keys and draft.arguments.get("grpc-port"):
+        draft.wrong(f"{' and '.join(keys)} with grpc-port: SGLang refuses the two together")
+
+
+def _check_environment(draft: _Draft, release: Release) -> None:
+    environment = draft.declared["environment"]
+    owned = {
+        "CUDA_VISIBLE_DEVICES": "cards",
+        "HOME": "nothing: it is the instance's own directory",
+        "HF_HOME": "hf_home",
+        release.output_cap_variable: "output_cap_tokens",
+    }
+    for name, value in environment.items():
+        if not _ENVIRONMENT_NAME.fullmatch(str(name)):
+            draft.wrong(f"environment '{name}' is not a name for a variable")
+        elif name in owned:
+            draft.wrong(f"environment {name}: declare {owned[name]}")
+        elif str(name) in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN"):
+            draft.wrong(f"environment {name} is a secret that every user of the host could read: declare hf_token")
+        elif not str(name).startswith(("SGLANG_", "SGL_")) and _SECRET_ENVIRONMENT.search(str(name)):
+            draft.wrong(
+                f"environment {name} looks like a secret, and the unit and the desired-state file can be read by every "
+                "user of the host. Give the server a file to read it from instead"
+            )
+        elif isinstance(value, (dict, list)):
+            draft.wrong(f"environment {name} is {type(value).__name__}, expected one value")
+    new, used = "SGLANG_FORCE_SHUTDOWN", release.force_shutdown_variable
+    if environment.get(new) and new != used and not environment.get(used):
+        draft.wrong(f"environment {new} alone has no effect: SGLang reads {used}. Set both, or neither")
+    if release.forces_shutdown({name: _variable(value) for name, value in environment.items()}):
+        draft.doubtful(f"environment {used} is set: every stop loses the requests that still run")
+
+
+def _check_port(draft: _Draft) -> None:
+    if not isinstance(draft.declared.get("port"), int):
+        draft.wrong("port is missing: each instance of a host needs its own")
+
+
+def _check_limits(draft: _Draft) -> Limits:
+    names = ("memory_max", "memory_high", "memory_swap_max")
+    limits, problems, warnings = read_limits(*(draft.declared.get(name) for name in names))
+    for text in problems:
+        draft.wrong(text)
+    for text in warnings:
+        draft.doubtful(text)
+    return limits
+
+
+def _check_the_rest(draft: _Draft) -> None:
+    declared = draft.declared
+    url = declared.get("worker_url")
+    if url and not re.fullmatch(r"https?://[^/\s]+", str(url)):
+        draft.wrong(f"worker_url '{url}' is not a URL as http://10.0.0.11:30000 (no path)")
+    if str(declared["host"]) in ("127.0.0.1", "localhost", "::1") and not declared.get("worker_url"):
+        draft.doubtful(f"host {declared['host']}: only a gateway on this very host reaches the server")
+    for path in declared.get("writable_paths") or ():
+        if not str(path).startswith("/"):
+            draft.wrong(f"writable_paths: '{path}' is not an absolute path")
+    if not str(declared["hf_home"]).startswith("/"):
+        draft.wrong(f"hf_home '{declared['hf_home']}' is not an absolute path")
+    if int(declared["start_deadline_s"]) < 1:
+        draft.wrong(f"start_deadline_s is {declared['start_deadline_s']}, expected seconds")
+    if bool(draft.arguments.get("ssl-certfile")) != bool(draft.arguments.get("ssl-keyfile")):
+        draft.wrong("ssl-certfile and ssl-keyfile belong together, one of them is missing in arguments")
+
+
+def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
+    declared = draft.declared
+    cap, rate = declared.get("output_cap_tokens"), declared.get("slowest_tokens_per_s")
+    refusal = grace.refusal(cap, rate, release)
+    if refusal:
+        draft.wrong(refusal)
+        return None
+    running = draft.arguments.get("max-running-requests")
+    waiting = draft.arguments.get("max-queued-requests")
+    for name, value, least in (
+        ("output_cap_tokens", cap, 1),
+        ("slowest_tokens_per_s", rate, 0),
+        ("margin_s", declared["margin_s"], 0),
+        ("max-running-requests", running, 1),
+        ("max-queued-requests", waiting, 0),
+    ):
+        if value is not None and value < least:
+            draft.wrong(f"{name} is {value}, expected at least {least}")
+            return None
+    times = grace.times(grace.Load(int(cap or 0), float(rate or 0), running, waiting, declared["margin_s"]), release)
+    for note in times.notes:
+        draft.doubtful(note)
+    return times
+
+
+def _check_leak(draft: _Draft, desired: Mapping[str, Any]) -> None:
+    text = json.dumps(desired, ensure_ascii=False)
+    for secret in SECRETS:
+        value = draft.declared.get(secret)
+        if value and str(value) in text:
+            draft.wrong(
+                f"the value of {secret} also stands in what would be written where every user of the host can read it "
+                "(arguments, environment, names or paths). Remove it there, or use a longer one"
+            )
+
+
+def _check_cards(draft: _Draft) -> None:
+    given = draft.declared.get("cards")
+    on_cpu = draft.arguments.get("device") == "cpu"
+    parsed: list[cards.Card] = []
+    for card in given or ():
+        try:
+            parsed.append(cards.parse_card(card))
+        except ValueError as error:
+            draft.wrong(f"cards: {error}")
+    if on_cpu and parsed:
+        draft.doubtful("cards have no effect: argument 'device' is cpu")
+    elif parsed:
+        _check_count(draft, len(parsed))
+    draft.claim = cards.Claim(
+        instance=draft.name,
+        cards=tuple(parsed) if given else None,
+        shared=bool(draft.declared.get("cards_shared")),
+        needs_cards=not on_cpu,
+    )
+
+
+def _check_count(draft: _Draft, given: int) -> None:
+    if "base-gpu-id" in draft.arguments or "gpu-id-step" in draft.arguments:
+        return
+    sizes = {name: draft.whole(name, 1) for name in ("tp-size", "pp-size")}
+    if not draft.arguments.get("enable-dp-attention"):
+        sizes["dp-size"] = draft.whole("dp-size", 1)
+    needed = math.prod(sizes.values())
+    product = " x ".join(f"{name} {size}" for name, size in sizes.items())
+    if needed > given:
+        draft.wrong(f"{product} needs {needed} cards and {given} are declared")
+    elif needed < given:
+        draft.doubtful(f"{given} cards are declared and {product} uses {needed}; the others stay idle")
+
+
+def _drain(declared: Mapping[str, Any], times: grace.Times) -> dict[str, Any]:
+    given = declared.get("drain_timeout_s")
+    return {
+        "timeout_s": times.drain_timeout_s if given is None else given,
+        "on_timeout": declared["drain_on_timeout"],
+        "arithmetic": times.drain_arithmetic
+        if given is None
+        else f"{given} s as declared (computed: {times.drain_arithmetic})",
+    }
+
+
+def _environment(draft: _Draft, version: str, release: Release, model: _Model) -> dict[str, str]:
+    declared = draft.declared
+    system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    environment = {
+        "HOME": f"{STATE_DIR}/{draft.name}",
+        "PATH": f"{ENVIRONMENTS_DIR}/{version}/bin:/usr/local/cuda/bin:{system}",
+        "PYTHONUNBUFFERED": "1",
+        **{name: f"{CACHE_DIR}/{directory}" for name, directory in CACHES.items()},
+        "HF_HOME": str(declared["hf_home"]),
+        "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false",
+        release.output_cap_variable: str(declared["output_cap_tokens"]),
+    }
+    if model.local:
+        environment["HF_HUB_OFFLINE"] = "1"
+    if draft.claim.needs_cards:
+        environment.update(cards.visible_devices(draft.claim.cards))
+    if declared.get("hf_token"):
+        environment["HF_TOKEN_PATH"] = f"/run/credentials/sglang-{draft.name}.service/hf_token"
+    environment.update({str(name): _variable(value) for name, value in declared["environment"].items()})
+    return dict(sorted(environment.items()))
+
+
+def _variable(value: Any) -> str:
+    """SGLang's own switches read 1 and 0 everywhere, and other words only in some places."""
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _writable_paths(draft: _Draft) -> list[str]:
+    declared = draft.declared
+    paths = [f"{STATE_DIR}/{draft.name}", CACHE_DIR, str(declared["hf_home"])]
+    paths += [str(path) for path in declared.get("writable_paths") or ()]
+    paths += [str(declared["environment"][name]) for name in CACHES if declared["environment"].get(name)]
+    paths += [str(draft.arguments[name]) for name in _WRITTEN_ARGUMENTS if draft.arguments.get(name)]
+    absolute = sorted({path.rstrip("/") for path in paths if path.startswith("/") and path != "/"})
+    return [path for path in absolute if not any(path.startswith(other + "/") for other in absolute)]
+
+
+def _is_ours(path: str) -> bool:
+    return any(path == own or path.startswith(own + "/") for own in (STATE_DIR, CACHE_DIR))
+
+
+def _credentials(draft: _Draft, names: Sequence[str], has_config: bool) -> dict[str, Any] | None:
+    if not names:
+        return None
+    return {
+        "config": f"{CREDENTIALS_DIR}/{draft.name}.yml" if has_config else None,
+        "hf_token": f"{CREDENTIALS_DIR}/{draft.name}.hf_token" if "hf_token" in names else None,
+        "fingerprint": _fingerprint(draft.name, [str(draft.declared[name]) for name in names]),
+    }
+
+
+def _fingerprint(instance: str, secrets: Sequence[str]) -> str:
+    """Tells that a secret was changed, in 32 bits that are slow to guess from."""
+    text = json.dumps(list(secrets)).encode()
+    return hashlib.pbkdf2_hmac("sha256", text, f"serving.sglang/{instance}".encode(), 200_000)[:4].hex()
+
+
+def _unit(draft: _Draft, desired: Mapping[str, Any], credentials: Sequence[str], has_config: bool) -> dict[str, Any]:
+    paths = [
+        *desired["writable_paths"],
+        desired["model"]["path"],
+        *(str(value) for value in desired["args"].values()),
+        *desired["environment"].values(),
+    ]
+    in_home = any((path + "/").startswith(_HIDDEN_BY_PROTECT_HOME) for path in paths)
+    load = []
+    if has_config:
+        load.append(f"config.yml:{desired['credentials']['config']}")
+    if "hf_token" in credentials:
+        load.append(f"hf_token:{desired['credentials']['hf_token']}")
+    return {
+        "exec_start": unit_words.exec_line(desired["argv"], [server_args.CREDENTIALS_CONFIG] if has_config else []),
+        "environment": [unit_words.environment_line(name, value) for name, value in desired["environment"].items()],
+        "protect_home": "read-only" if in_home else "true",
+        "read_write_paths": [unit_words.path_word(path) for path in desired["writable_paths"]],
+        "load_credentials": load,
+    }
+
+
+def _slice_lines(limits: Mapping[str, int | None]) -> list[str]:
+    names = {
+        "MemoryMax": "memory_max_bytes",
+        "MemoryHigh": "memory_high_bytes",
+        "MemorySwapMax": "memory_swap_max_bytes",
+    }
+    return [f"{setting}={limits[name]}" for setting, name in names.items() if limits[name] is not None]
+
+
+def _probe_address(host: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address and not address.startswith("[") else address
+
+
+# --- the instances of a host together -------------------------------------------------------------------------------
+
+
+def _together(drafts: Sequence[_Draft], host: Host) -> list[str]:
+    named = {draft.name: draft for draft in drafts}
+    uses = {
+        name: port_plan.ports_used(draft.declared["port"], draft.arguments)
+        for name, draft in named.items()
+        if isinstance(draft.declared.get("port"), int)
+    }
+    return [
+        *_twice("name", [draft.name for draft in drafts]),
+        *_twice("replica", [_replica(draft, host) for draft in named.values()]),
+        *port_plan.port_conflicts(uses),
+        *cards.conflicts([draft.claim for draft in named.values()], host.gpus),
+    ]
+
+
+def _replica(draft: _Draft, host: Host) -> str:
+    return str(draft.declared.get("replica") or f"{host.name}-{draft.name}")
+
+
+def _twice(what: str, values: Sequence[str]) -> list[str]:
+    return [
+        f"the {what} '{value}' is declared {values.count(value)} times on this host"
+        for value in sorted(set(values))
+        if values.count(value) > 1
+    ]

@@ -1,0 +1,351 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: server_spec
+short_description: Resolve the declared SGLang instances of a host
+version_added: "0.1.0"
+description:
+  - Takes the instances that a host declares and returns for each the desired state that its files are written from.
+    This is the whole command line, the environment, the memory limits, the drain timeout and the grace period with
+    the sums they come from.
+  - Refuses wrong declarations with everything that is wrong at once, before anything is touched.
+  - Secrets are looked at and never returned.
+  - It needs nothing from the host, so it can as well be delegated to the controller.
+options:
+  instances:
+    description: The instances of the host.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the instance; lower-case letters, digits and underscores, at most 32. Always needed.
+        type: str
+      model:
+        description: The model, as an absolute path on the host or as a hub id. Always needed.
+        type: str
+      revision:
+        description: The revision of a model that is a hub id.
+        type: str
+      served_model_name:
+        description: The name under which clients ask for the model. SGLang's own default is O(instances[].model).
+        type: str
+      port:
+        description: The TCP port of the HTTP server. Always needed.
+        type: int
+      cards:
+        description:
+          - The cards of the instance, by index or by UUID as C(nvidia-smi -L) prints them.
+          - Without it the instance takes what SGLang takes, which is refused next to another instance.
+        type: list
+        elements: raw
+      cards_shared:
+        description: Whether the cards may be those of another instance that says so too.
+        type: bool
+        default: false
+      replica:
+        description: Name of the replica in the fleet. The default is the host's name, a dash and O(instances[].name).
+        type: str
+      worker_url:
+        description: The URL by which gateways reach the instance. The default is made from O(address) and the port.
+        type: str
+      nnodes:
+        description: On how many hosts the replica runs. More than one is refused for now.
+        type: int
+        default: 1
+      runtime: &runtime
+        description: How SGLang is run. V(native), a virtual environment, is what there is for now.
+        type: str
+      version: &version
+        description: The exact release of SGLang.
+        type: str
+      host: &host
+        description: The address that the HTTP server listens on.
+        type: str
+      arguments: &arguments
+        description:
+          - Arguments of the server by their full names, with hyphens and without the dashes in front.
+          - V(true) is the flag, V(false) leaves it out or is its C(--no-) form, a list is several values, a mapping is
+            JSON, V(null) leaves it out.
+        type: dict
+      environment: &environment
+        description: Variables of the server's environment.
+        type: dict
+      output_cap_tokens: &output_cap_tokens
+        description: The longest answer in tokens, enforced by the server. Always needed.
+        type: int
+      slowest_tokens_per_s: &slowest_tokens_per_s
+        description: The slowest rate at which one answer is made under full load. Always needed.
+        type: float
+      margin_s: &margin_s
+        description: Seconds added to the computed drain timeout and grace period.
+        type: int
+      drain_timeout_s: &drain_timeout_s
+        description: How long a drain may take before the server is told to end. Computed where it is not given.
+        type: int
+      drain_on_timeout: &drain_on_timeout
+        description: What happens when the drain timeout passes.
+        type: str
+        choices: [fail, abort]
+      start_deadline_s: &start_deadline_s
+        description: How long a start may take.
+        type: int
+      memory_max: &memory_max
+        description: Limit of host memory of the instance's slice, as V(24G).
+        type: str
+      memory_high: &memory_high
+        description: Host memory from which the slice is slowed down. It does not exist with cgroup v1.
+        type: str
+      memory_swap_max: &memory_swap_max
+        description: Limit of swap of the slice.
+        type: str
+      hf_home: &hf_home
+        description: The directory of downloaded models.
+        type: str
+      writable_paths: &writable_paths
+        description: Further directories that the server writes to.
+        type: list
+        elements: str
+      api_key: &api_key
+        description: The key that clients send.
+        type: str
+      admin_api_key: &admin_api_key
+        description: The key that administrative requests send.
+        type: str
+      hf_token: &hf_token
+        description: The token for the hub.
+        type: str
+  defaults:
+    description: What holds for every instance that does not say it itself. Mappings are merged key by key.
+    type: dict
+    default: {}
+    suboptions:
+      runtime: *runtime
+      version: *version
+      host: *host
+      arguments: *arguments
+      environment: *environment
+      output_cap_tokens: *output_cap_tokens
+      slowest_tokens_per_s: *slowest_tokens_per_s
+      margin_s: *margin_s
+      drain_timeout_s: *drain_timeout_s
+      drain_on_timeout: *drain_on_timeout
+      start_deadline_s: *start_deadline_s
+      memory_max: *memory_max
+      memory_high: *memory_high
+      memory_swap_max: *memory_swap_max
+      hf_home: *hf_home
+      writable_paths: *writable_paths
+      api_key: *api_key
+      admin_api_key: *admin_api_key
+      hf_token: *hf_token
+  host_name:
+    description: The host's name in the inventory, the first half of a replica's default name.
+    type: str
+    required: true
+  address:
+    description: The address by which gateways reach the host.
+    type: str
+    required: true
+  gpus:
+    description: The cards of the host, to compare an index with a UUID.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      index:
+        description: The index as C(nvidia-smi) shows it.
+        type: int
+        required: true
+      uuid:
+        description: The UUID as C(nvidia-smi) shows it.
+        type: str
+        required: true
+extends_documentation_fragment:
+  - serving.sglang.attributes
+  - serving.sglang.attributes.info_module
+  - serving.sglang.attributes.actiongroup_sglang
+author:
+  - serving.sglang contributors (@serving-sglang)
+seealso:
+  - module: serving.sglang.server_start
+  - module: serving.sglang.server_info
+"""
+
+EXAMPLES = r"""
+- name: Resolve the instances of this host
+  serving.sglang.server_spec:
+    host_name: "{{ inventory_hostname }}"
+    address: "{{ ansible_host }}"
+    defaults:
+      version: 0.5.22
+      output_cap_tokens: 8192
+      slowest_tokens_per_s: 30
+    instances:
+      - name: main
+        model: /srv/models/Qwen3-8B
+        port: 30000
+        cards: [0]
+        arguments:
+          max-running-requests: 64
+          max-queued-requests: 64
+          enable-metrics: true
+  register: spec
+
+- name: Show how the grace period came about
+  ansible.builtin.debug:
+    msg: "{{ spec.instances[0].desired.grace.arithmetic }}"
+"""
+
+RETURN = r"""
+instances:
+  description: The instances in the order in which they were declared.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the instance.
+      returned: always
+      type: str
+      sample: main
+    desired:
+      description: The content of the desired-state file.
+      returned: always
+      type: dict
+      sample: {"schema": 1, "instance": "main", "port": 30000, "grace": {"period_s": 657}}
+    unit:
+      description: What the unit file needs besides, already quoted for systemd.
+      returned: always
+      type: dict
+      sample: {"protect_home": "true", "load_credentials": []}
+    slice:
+      description: The limits of the slice as lines of its unit file.
+      returned: always
+      type: dict
+      sample: {"lines": ["MemoryMax=25769803776"]}
+    credentials:
+      description: Which secrets the instance declares, by name.
+      returned: always
+      type: list
+      elements: str
+      sample: ["api_key"]
+    directories:
+      description: Directories outside of C(/var/lib/sglang) and C(/var/cache/sglang) that the server writes to.
+      returned: always
+      type: list
+      elements: str
+      sample: ["/data/huggingface"]
+versions:
+  description: The releases of SGLang that the instances need.
+  returned: success
+  type: list
+  elements: str
+  sample: ["0.5.22"]
+notes:
+  description: What is doubtful about the declarations. They are shown as warnings too.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+problems:
+  description: Everything that is wrong with the declarations.
+  returned: failure
+  type: list
+  elements: str
+  sample: ["instance 'main': version is missing"]
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.serving.sglang.plugins.module_utils.spec import Host, resolve
+
+
+def shared_options() -> dict[str, Any]:
+    """What can be said for one instance or for the whole host."""
+    return {
+        "runtime": {"type": "str"},
+        "version": {"type": "str"},
+        "host": {"type": "str"},
+        "arguments": {"type": "dict"},
+        "environment": {"type": "dict"},
+        "output_cap_tokens": {"type": "int", "no_log": False},
+        "slowest_tokens_per_s": {"type": "float", "no_log": False},
+        "margin_s": {"type": "int"},
+        "drain_timeout_s": {"type": "int"},
+        "drain_on_timeout": {"type": "str", "choices": ["fail", "abort"]},
+        "start_deadline_s": {"type": "int"},
+        "memory_max": {"type": "str"},
+        "memory_high": {"type": "str"},
+        "memory_swap_max": {"type": "str"},
+        "hf_home": {"type": "str"},
+        "writable_paths": {"type": "list", "elements": "str"},
+        "api_key": {"type": "str", "no_log": True},
+        "admin_api_key": {"type": "str", "no_log": True},
+        "hf_token": {"type": "str", "no_log": True},
+    }
+
+
+def instance_options() -> dict[str, Any]:
+    """What one instance declares."""
+    return {
+        "name": {"type": "str"},
+        "model": {"type": "str"},
+        "revision": {"type": "str"},
+        "served_model_name": {"type": "str"},
+        "port": {"type": "int"},
+        "cards": {"type": "list", "elements": "raw"},
+        "cards_shared": {"type": "bool", "default": False},
+        "replica": {"type": "str"},
+        "worker_url": {"type": "str"},
+        "nnodes": {"type": "int", "default": 1},
+        **shared_options(),
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "instances": {"type": "list", "elements": "dict", "required": True, "options": instance_options()},
+            "defaults": {"type": "dict", "default": {}, "options": shared_options()},
+            "host_name": {"type": "str", "required": True},
+            "address": {"type": "str", "required": True},
+            "gpus": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {"index": {"type": "int", "required": True}, "uuid": {"type": "str", "required": True}},
+            },
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    host = Host(given["host_name"], given["address"], given["gpus"])
+    outcome = resolve(given["instances"], given["defaults"], host)
+    if outcome.problems:
+        count = len(outcome.problems)
+        lines = "".join(f"\n- {problem}." for problem in outcome.problems)
+        module.fail_json(
+            msg=f"{host.name}: {count} problem{'s' if count > 1 else ''} in its instances; nothing was touched:{lines}",
+            problems=outcome.problems,
+        )
+    for note in outcome.warnings:
+        module.warn(f"{host.name}: {note}.")
+    module.exit_json(
+        changed=False,
+        instances=[instance.as_dict() for instance in outcome.instances],
+        versions=outcome.versions,
+        notes=outcome.warnings,
+    )
+
+
+if __name__ == "__main__":
+    main()
