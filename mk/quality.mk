@@ -1,0 +1,57 @@
+# The checks and the tests, and what keeps their environment up to date.
+
+SHELL_SCRIPTS = $(shell git ls-files --cached --others --exclude-standard | xargs -d '\n' grep -lIsE '^\#! ?/(usr/)?bin/(env )?(ba)?sh( |$$)')
+
+.PHONY: lint
+lint: setup-dev ## Check style: Python, YAML, shell, roles and playbooks, documentation, changelog, words
+	$(RUN) ruff check --quiet
+	$(RUN) ruff format --check --quiet
+	$(RUN) yamllint --strict .
+	$(RUN) shellcheck --severity=style $(SHELL_SCRIPTS)
+	$(RUN) ansible-lint --quiet --offline --profile production
+	$(RUN) antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self --skip-rstcheck .
+	$(RUN) antsibull-changelog lint
+	$(RUN) antsibull-changelog lint-changelog-yaml changelogs/changelog.yaml
+	tests/dev/words
+
+.PHONY: format
+format: setup-dev ## Put the Python files into the style that lint checks
+	$(RUN) ruff check --fix --quiet
+	$(RUN) ruff format --quiet
+
+.PHONY: types
+types: setup-dev ## Check the types of module_utils and plugin_utils
+	$(RUN) mypy -p ansible_collections.serving.sglang.plugins.module_utils
+
+.PHONY: unit
+unit: setup-dev ## Run the unit tests
+	$(RUN) pytest --junit-xml=$(RESULTS)/unit.xml tests/unit
+
+.PHONY: sanity
+sanity: setup-dev ## Run ansible-test's sanity tests on the archive that would be published
+	tests/dev/sanity
+
+.PHONY: integration
+integration: setup ## Run the tests against a real SGLang
+	$(RUN) pytest -v --junit-xml=$(RESULTS)/integration.xml tests/integration
+
+.PHONY: molecule
+molecule: setup ## Run the Molecule scenarios on test hosts (one of them: make molecule SCENARIO=default)
+	$(RUN) pytest -v --junit-xml=$(RESULTS)/molecule.xml $(if $(SCENARIO),-k 'scenario[$(SCENARIO)]') tests/molecule
+
+# The two above as one run, so that one summary closes `make test`.
+.PHONY: suites
+suites: setup
+	$(RUN) pytest -v --junit-xml=$(RESULTS)/suites.xml tests/integration tests/molecule
+
+.PHONY: ansible-versions
+ansible-versions: setup-dev ## Load every plugin and playbook with the other supported ansible-core releases
+	tests/dev/ansible_versions
+
+.PHONY: lock
+lock: ## Write requirements/*.txt anew from requirements/*.in
+	tests/dev/lock
+
+.PHONY: changelog
+changelog: setup-dev ## Write CHANGELOG.md for the version in galaxy.yml from the fragments
+	$(RUN) antsibull-changelog release --update-existing --refresh --reload-plugins
