@@ -68,10 +68,10 @@ def still_serving(results):
 def worker_urls(hosts, hostvars, name):
     """The URLs of all instances that serve, from the results of ``server_info`` registered as ``name``."""
     return [
-        info["worker_url"]
+        info["desired"]["worker_url"]
         for reading in readings(hosts, hostvars, name)
         for info in reading.get("instances", [])
-        if info.get("serving") and not info.get("rank")
+        if info["state"] == "up" and info["ready"] and not info["desired"]["rank"]
     ]
 
 

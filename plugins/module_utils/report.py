@@ -54,9 +54,6 @@ def fleet(readings: Mapping[str, Mapping[str, Any]]) -> list[str]:
             rows.append([host, None, None, trouble] + [None] * 6)
             continue
         for info in reading.get("instances") or []:
-            if info.get("error"):
-                rows.append([host, info.get("instance"), None, info["error"]] + [None] * 6)
-                continue
             rows.append(
                 [
                     host,
@@ -68,7 +65,7 @@ def fleet(readings: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     info.get("waiting"),
                     info.get("max_total_num_tokens"),
                     None if info.get("token_usage") is None else f"{100 * float(info['token_usage']):.0f}",
-                    "restart pending" if info.get("restart_pending") else info.get("why_not_serving"),
+                    info.get("error") or ("restart pending" if info.get("restart_pending") else None),
                 ]
             )
         if not reading.get("instances"):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 
 DONE = "done"
@@ -62,7 +63,6 @@ class Member:
     state: str
     active_since: float | None = None
     restart_pending: bool = False
-    drain_timeout_s: float = 0.0
     record: Record | None = None
     why_not_serving: str = ""
 
@@ -127,29 +127,45 @@ def lock_of(raw: Mapping[str, Any]) -> Lock:
     )
 
 
+def _seconds(since: str | None) -> float | None:
+    """UNIX seconds of a time as ``server_info`` gives it (ISO 8601, UTC)."""
+    return datetime.fromisoformat(since.replace("Z", "+00:00")).timestamp() if since else None
+
+
+def _why(info: Mapping[str, Any]) -> str:
+    unit = info.get("unit") or {}
+    result = unit.get("result")
+    parts = [str(info["error"])] if info.get("error") else []
+    if result and result != "success":
+        parts.append(f"its unit ended with result {result}, exit code {unit.get('exit_code')}")
+    return "; ".join(parts)
+
+
 def members_of(host: str, reading: Mapping[str, Any]) -> tuple[list[Member], list[str]]:
     """(instances, what cannot be read) of one host, from what ``rollout_info`` returned for it."""
-    members, problems = [], []
+    members: list[Member] = []
+    problems: list[str] = []
     records = reading.get("records") or {}
     for info in reading.get("instances") or []:
-        if info.get("error"):
-            problems.append(f"{host}/{info.get('instance', '?')}: {info['error']}")
+        desired = info.get("desired")
+        if not desired:
+            problems.append(f"{host}/{info.get('instance', '?')}: {info.get('error') or 'no desired state'}")
             continue
         raw = records.get(info["instance"])
+        serving = info["state"] == "up" and bool(info.get("ready"))
         members.append(
             Member(
                 replica=str(info["replica"]),
-                rank=int(info.get("rank") or 0),
+                rank=int(desired.get("rank") or 0),
                 host=host,
                 instance=str(info["instance"]),
-                worker_url=str(info["worker_url"]),
-                serving=bool(info["serving"]),
+                worker_url=str(desired["worker_url"]),
+                serving=serving,
                 state=str(info["state"]),
-                active_since=info.get("active_since"),
+                active_since=_seconds(info.get("since")),
                 restart_pending=bool(info.get("restart_pending")),
-                drain_timeout_s=float((info.get("desired") or {}).get("drain_timeout_s") or 0.0),
                 record=Record(run=str(raw["run"]), step=str(raw["step"]), at=float(raw["at"])) if raw else None,
-                why_not_serving=str(info.get("why_not_serving") or ""),
+                why_not_serving="" if serving else _why(info),
             )
         )
     return members, problems

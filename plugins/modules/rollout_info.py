@@ -53,13 +53,13 @@ lock:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.serving.sglang.plugins.module_utils import rollout_state, server_info
+from ansible_collections.serving.sglang.plugins.module_utils import live_state, rollout_state
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     try:
-        instances = server_info.list_instances()
+        instances = live_state.of_host(None)
         records = {info["instance"]: rollout_state.read_record(info["instance"]) for info in instances}
         module.exit_json(
             changed=False,

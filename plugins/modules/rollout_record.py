@@ -89,7 +89,7 @@ overhead_s:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.serving.sglang.plugins.module_utils import rollout_state, server_info
+from ansible_collections.serving.sglang.plugins.module_utils import rollout_state, serving
 
 
 def main() -> None:
@@ -109,8 +109,8 @@ def main() -> None:
     try:
         if not module.check_mode:
             rollout_state.check_lock(module.params["token"])
-        serving, why = server_info.is_serving(instance)
-        if module.params["require_serving"] and not serving:
+        serves, why = serving.check(instance)
+        if module.params["require_serving"] and not serves:
             step = "failed"
         record = rollout_state.read_record(instance)
         changed = not record or record.get("run") != run or record.get("step") != step
@@ -123,7 +123,7 @@ def main() -> None:
             msg=f"the rollout record in {rollout_state.DIRECTORY} cannot be written: {error}. Make room or repair the "
             "directory, then run again"
         )
-    if module.params["require_serving"] and not serving:
+    if module.params["require_serving"] and not serves:
         module.fail_json(
             msg=f"instance {instance} stopped serving after it had been verified: {why}. "
             f"Look at its log: journalctl -u sglang-{instance}",
@@ -131,7 +131,7 @@ def main() -> None:
             why=why,
             changed=changed,
         )
-    module.exit_json(changed=changed, serving=serving, why=why)
+    module.exit_json(changed=changed, serving=serves, why=why)
 
 
 if __name__ == "__main__":

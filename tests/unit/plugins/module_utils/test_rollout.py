@@ -243,12 +243,11 @@ def test_members_come_from_readings():
     info = {
         "instance": "main",
         "replica": "r1",
-        "rank": 0,
-        "worker_url": "http://a:1",
-        "serving": True,
         "state": "up",
-        "active_since": 5.0,
+        "ready": True,
+        "since": "1970-01-01T00:00:05Z",
         "restart_pending": True,
+        "desired": {"worker_url": "http://a:1", "rank": 0},
     }
     reading = {
         "instances": [info, {"instance": "broken", "error": "not JSON"}],
@@ -257,6 +256,8 @@ def test_members_come_from_readings():
     members, problems = rollout.members_of("h1", reading)
     assert members[0].record == record("failed", at=3.5)
     assert members[0].restart_pending
+    assert members[0].serving
+    assert members[0].active_since == 5.0
     assert problems == ["h1/broken: not JSON"]
 
 
