@@ -1,0 +1,91 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Takes secrets out of whatever is stored, shown or returned.
+
+SGLang writes its API keys in clear into its start-up log line and into `/server_info`. Every text and every structure
+that leaves a server on its way to a result, a status file, a ledger or a screen passes through `redact`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+MASK = "********"
+
+_NAMES = (
+    "api_key",
+    "admin_api_key",
+    "worker_api_key",
+    "ssl_keyfile_password",
+    "hf_token",
+    "huggingface_hub_token",
+    "hugging_face_hub_token",
+    "authorization",
+    "password",
+    "passwd",
+    "secret",
+    "access_token",
+    "auth_token",
+)
+_NAME = "(?:[A-Za-z0-9_-]*[_-])?(?:" + "|".join(name.replace("_", "[_-]") for name in _NAMES) + ")"
+# A quoted value with escapes, or a bare word. A bare value ends at white space, a comma or a closing bracket.
+_VALUE = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,)\]}'"]+)"""
+_NOTHING = re.compile(r"""^(?:None|null|''|"")$""")
+
+_ASSIGNED = re.compile(
+    rf"""(?P<before>(?<![A-Za-z0-9]){_NAME}["']?\s*[=:]\s*)(?P<value>{_VALUE})""", re.IGNORECASE | re.DOTALL
+)
+_FLAG = re.compile(rf"""(?P<before>--{_NAME}["']?,?\s+)(?P<value>{_VALUE})""", re.IGNORECASE | re.DOTALL)
+_BEARER = re.compile(r"(?P<before>\bBearer\s+)(?P<value>[^\s'\",)]+)", re.IGNORECASE)
+_SECRET_KEY = re.compile(rf"^{_NAME}$", re.IGNORECASE)
+
+
+def _masked(match: re.Match[str]) -> str:
+    value = match.group("value")
+    if _NOTHING.match(value):
+        return match.group(0)
+    quote = value[0] if value[0] in "'\"" else ""
+    return f"{match.group('before')}{quote}{MASK}{quote}"
+
+
+def redact_text(text: str, secrets: tuple[str, ...] = ()) -> str:
+    """The text without the values of secret settings, and without the given secrets wherever they stand."""
+    for secret in sorted((secret for secret in secrets if secret), key=len, reverse=True):
+        for form in {secret, repr(secret)[1:-1]}:
+            text = text.replace(form, MASK)
+    text = _BEARER.sub(_masked, text)
+    text = _ASSIGNED.sub(_masked, text)
+    return _FLAG.sub(_masked, text)
+
+
+def redact(value: Any, secrets: tuple[str, ...] = ()) -> Any:
+    """The same structure with every secret replaced; never changes its argument."""
+    if isinstance(value, str):
+        return redact_text(value, secrets)
+    if isinstance(value, dict):
+        return {
+            key: MASK
+            if isinstance(key, str) and _SECRET_KEY.match(key) and item not in (None, "")
+            else redact(item, secrets)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return _redact_words(list(value), secrets)
+    return value
+
+
+def _redact_words(words: list[Any], secrets: tuple[str, ...]) -> list[Any]:
+    """A list, which may be a command line whose secret is the word after its flag."""
+    result: list[Any] = []
+    after_secret_flag = False
+    for word in words:
+        if after_secret_flag and isinstance(word, str):
+            result.append(MASK)
+            after_secret_flag = False
+            continue
+        after_secret_flag = isinstance(word, str) and word.startswith("--") and bool(_SECRET_KEY.match(word[2:]))
+        result.append(redact(word, secrets))
+    return result

@@ -1,0 +1,218 @@
+#!/usr/bin/python
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Start an instance and wait until it serves."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: server_start
+short_description: Start an instance and wait until it serves
+version_added: "0.1.0"
+description:
+  - Starts the systemd unit of an instance and watches it until C(/ready) answers and a real request is answered with
+    real tokens, or until it is clear that this will not happen.
+  - A port that somebody else holds is met before the start. A server that dies is not waited for. The line of its log
+    that explains it is returned, and its unit is stopped, so that systemd does not try again by halves.
+  - After the start the main process must be in the instance's slice, the kernel must hold the memory limits that the
+    desired state asks for, and the port must be the instance's own. Where that is not so the instance is stopped.
+  - The work is done by a job on the host (unit C(sglang-job-INSTANCE.service), status file
+    C(/run/sglang/jobs/INSTANCE.json)) which goes on when the connection or the controller is lost. A second start of
+    the same instance joins it; a stop is refused meanwhile.
+author:
+  - serving.sglang contributors (@serving-sglang)
+extends_documentation_fragment:
+  - serving.sglang.attributes
+  - serving.sglang.attributes.actiongroup_sglang
+  - serving.sglang.attributes.action
+attributes:
+  check_mode:
+    support: full
+    details:
+      - In check mode everything that can be checked before the start is checked, and nothing is started.
+  diff_mode:
+    support: none
+    details: A start changes no file.
+  idempotent:
+    support: full
+requirements:
+  - The Python library C(requests) on the host.
+options:
+  instance:
+    description:
+      - The instance's name, as in C(/etc/sglang/INSTANCE.json).
+    type: str
+    required: true
+  deadline_s:
+    description:
+      - Seconds until the instance must be ready. Default is what its desired state says.
+      - When they have passed the task fails and the unit goes on starting. The next start goes on watching it.
+    type: float
+  verify:
+    description:
+      - Whether a real request must be answered before the start counts as done.
+    type: bool
+    default: true
+  wait:
+    description:
+      - Whether to wait for the end. Without it the job is begun and its status returned as RV(job).
+    type: bool
+    default: true
+  request:
+    description:
+      - Whose start this is, for example a rollout and its replica. With the same text, a start that runs or has ended
+        already is taken up and not begun anew.
+    type: str
+    default: ""
+  reconnect_s:
+    description:
+      - How long to look for the host again when the connection is lost, before the task fails with
+        RV(lost_connection). The job on the host goes on.
+    type: float
+    default: 60
+  ledger:
+    description:
+      - Appends a line for each finished step to a rollout's ledger on the controller.
+    type: dict
+    suboptions:
+      path:
+        description: The ledger's file on the controller.
+        type: path
+        required: true
+      run:
+        description: The rollout's id.
+        type: str
+        required: true
+      replica:
+        description: The replica's name.
+        type: str
+        required: true
+      host:
+        description: The host's name in the inventory.
+        type: str
+        required: true
+  touch:
+    description:
+      - Files on the host whose time is renewed while the job is followed, for example a rollout's lock.
+    type: list
+    elements: str
+    default: []
+seealso:
+  - module: serving.sglang.server_stop
+  - module: serving.sglang.server_info
+"""
+
+EXAMPLES = r"""
+- name: Start the instance and wait until it answers
+  serving.sglang.server_start:
+    instance: main
+
+- name: Give the first start time to compile its kernels
+  serving.sglang.server_start:
+    instance: main
+    deadline_s: 1800
+"""
+
+RETURN = r"""
+already:
+  description: Whether the instance was serving before.
+  returned: success
+  type: bool
+ready_s:
+  description: Seconds from the start of the unit until C(/ready) answered; none when it was serving before.
+  returned: success
+  type: float
+phases:
+  description: SGLang's own timings of its start, in seconds, by their names in its log.
+  returned: success
+  type: dict
+  sample: {load_weight_s: 0.25, cuda_graph_prefill_s: 82.83, tokenizer_e2e_s: 110.43}
+max_total_num_tokens:
+  description: The size of the KV pool in tokens.
+  returned: success
+  type: int
+version:
+  description: The release that the server says it is.
+  returned: success
+  type: str
+main_pid:
+  description: The main process.
+  returned: success
+  type: int
+memory:
+  description: The memory limits that the kernel holds for the instance's slice, and what it uses.
+  returned: when the instance was started
+  type: dict
+verify:
+  description: The answer to the request in figures.
+  returned: success
+  type: dict
+  sample: {ok: true, by: generate, completion_tokens: 8, elapsed_s: 0.4}
+steps:
+  description: The steps C(start) and C(verify), each with C(ok), C(elapsed_s), C(at) and C(detail).
+  returned: always
+  type: list
+  elements: dict
+kind:
+  description:
+    - What kind of failure it was, one of V(no_instance), V(desired_state), V(no_unit), V(port_taken), V(credentials),
+      V(start_failed), V(start_deadline), V(limit_mismatch), V(verify_failed), V(draining), V(paused), V(unhealthy),
+      V(busy), V(job_launch), V(job_lost), V(lost_connection) and others that the message explains.
+  returned: failure
+  type: str
+explanation:
+  description: The line of the server's log that explains why it did not start, and what to do about it.
+  returned: when the server died
+  type: str
+log_tail:
+  description: The last lines of the server's log, redacted.
+  returned: when the server died or took too long
+  type: list
+  elements: str
+lost_connection:
+  description: Whether the host could not be reached any more. The job on the host goes on.
+  returned: when it is so
+  type: bool
+job:
+  description: The job on the host, by its C(id), C(request), C(unit) and times.
+  returned: always but in check mode
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.serving.sglang.plugins.module_utils.server_modules import run_start
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "instance": {"type": "str", "required": True},
+            "deadline_s": {"type": "float"},
+            "verify": {"type": "bool", "default": True},
+            "wait": {"type": "bool", "default": True},
+            "request": {"type": "str", "default": ""},
+            "reconnect_s": {"type": "float", "default": 60},
+            "ledger": {
+                "type": "dict",
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "run": {"type": "str", "required": True},
+                    "replica": {"type": "str", "required": True},
+                    "host": {"type": "str", "required": True},
+                },
+            },
+            "touch": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    result = run_start(module.params, module.check_mode)
+    if result.get("failed"):
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
