@@ -8,7 +8,7 @@ lint: setup-dev ## Check style: Python, YAML, shell, roles and playbooks, docume
 	$(RUN) ruff format --check --quiet
 	$(RUN) yamllint --strict .
 	$(RUN) shellcheck --severity=style $(SHELL_SCRIPTS)
-	$(RUN) ansible-lint --quiet --offline --profile production
+	$(RUN) ansible-lint -q --offline --profile production
 	$(RUN) antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self --skip-rstcheck .
 	$(RUN) antsibull-changelog lint
 	$(RUN) antsibull-changelog lint-changelog-yaml changelogs/changelog.yaml
