@@ -148,6 +148,7 @@ def test_every_executable_says_what_runs_it() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "--stage", "-z"], cwd=CHECKOUT, check=True, capture_output=True, text=True
     ).stdout.split("\0")
+    wrong = []
     for entry in filter(None, listed):
         mode, name = entry.split()[0], entry.split("\t")[1]
         path = CHECKOUT / name
@@ -156,4 +157,6 @@ def test_every_executable_says_what_runs_it() -> None:
             continue
         with path.open("rb") as file:
             has_shebang = file.read(2) == b"#!"
-        assert has_shebang == (mode == "100755"), f"{name} has mode {mode}"
+        if has_shebang != (mode == "100755"):
+            wrong.append(f"{name} has mode {mode}")
+    assert not wrong
