@@ -109,6 +109,11 @@ def _get(data: dict[str, Any], name: str, types: tuple[type, ...], where: str) -
     return value
 
 
+def _part(data: dict[str, Any], name: str) -> dict[str, Any]:
+    value = data.get(name)
+    return value if isinstance(value, dict) else {}
+
+
 def _bytes_or_none(data: dict[str, Any], name: str, where: str) -> int | None:
     value = data.get(name)
     if value is None:
@@ -137,18 +142,8 @@ def parse(text: str, where: str) -> Desired:
     instance = _get(data, "instance", (str,), where)
     if not INSTANCE_NAME.match(instance):
         raise EngineError("desired_state", f"{where}: instance {instance!r} does not match {INSTANCE_NAME.pattern}.")
-    model = data.get("model") if isinstance(data.get("model"), dict) else {}
-    limits = data.get("limits") if isinstance(data.get("limits"), dict) else {}
-    drain = data.get("drain") if isinstance(data.get("drain"), dict) else {}
-    grace = data.get("grace") if isinstance(data.get("grace"), dict) else {}
-    start = data.get("start") if isinstance(data.get("start"), dict) else {}
-    credentials = data.get("credentials") if isinstance(data.get("credentials"), dict) else {}
-    assert isinstance(model, dict)
-    assert isinstance(limits, dict)
-    assert isinstance(drain, dict)
-    assert isinstance(grace, dict)
-    assert isinstance(start, dict)
-    assert isinstance(credentials, dict)
+    model, limits, drain = _part(data, "model"), _part(data, "limits"), _part(data, "drain")
+    grace, start, credentials = _part(data, "grace"), _part(data, "start"), _part(data, "credentials")
     return Desired(
         instance=instance,
         replica=str(data.get("replica") or instance),
@@ -161,10 +156,8 @@ def parse(text: str, where: str) -> Desired:
         nnodes=_whole(data.get("nnodes"), 1),
         model_path=str(model.get("path") or ""),
         served_name=str(model.get("served_name") or model.get("path") or ""),
-        args=data.get("args") if isinstance(data.get("args"), dict) else {},
-        environment={str(k): str(v) for k, v in (data.get("environment") or {}).items()}
-        if isinstance(data.get("environment"), dict)
-        else {},
+        args=_part(data, "args"),
+        environment={str(key): str(value) for key, value in _part(data, "environment").items()},
         credentials_config=credentials.get("config"),
         limits=Limits(
             memory_max_bytes=_bytes_or_none(limits, "memory_max_bytes", where),

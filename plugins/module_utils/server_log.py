@@ -82,7 +82,8 @@ def parse_timings(message: str) -> dict[str, float]:
     phases: dict[str, float] = {}
     for group in _TIMING_GROUP.finditer(body):
         for item in _TIMING.finditer(group.group("body")):
-            phases[f"{group.group('group')}_{item.group('name')}_s"] = float(item.group("value"))
+            if float(item.group("value")) > 0:  # of the many kinds of graphs, only those that were captured
+                phases[f"{group.group('group')}_{item.group('name')}_s"] = float(item.group("value"))
     for item in _TIMING.finditer(_TIMING_GROUP.sub("", body)):
         phases[f"{item.group('name')}_s"] = float(item.group("value"))
     return phases
@@ -335,7 +336,8 @@ _CAUSES: tuple[_Cause, ...] = (
     ),
     _cause(
         "unit_setup",
-        r"Failed to set up (?:mount namespacing|credentials)|Failed to load credential|code=exited, status=(?:203|217|226|243)/",
+        r"Failed to set up (?:mount namespacing|credentials)|Failed to load credential"
+        r"|code=exited, status=(?:203|217|226|243)/",
         "The unit's environment could not be set up: check its user, its writable paths and its credentials file.",
     ),
     _cause("unit_condition", r"was skipped because", "A condition of the unit does not hold on this host."),
@@ -349,6 +351,9 @@ _HARMLESS = re.compile(
 
 # The last line of a Python traceback.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Failure)(?::|$)")
+
+# Exceptions in the main process that only report the end of another one.
+_REPORTS = ("EOFError", "BrokenPipeError", "KeyboardInterrupt")
 
 # Lines that only say that something else failed. Used when the log holds nothing better.
 _GENERIC: tuple[_Cause, ...] = (
@@ -413,9 +418,9 @@ def explain(lines: Sequence[str]) -> Explanation | None:
                 return _found(line, cause)
     for line in candidates:
         message = split_prefix(line).message
-        if _EXCEPTION.match(message) and not message.startswith(("EOFError", "BrokenPipeError", "KeyboardInterrupt")):
-            if not any(cause.pattern.search(message) for cause in _GENERIC):
-                return Explanation(line=_shortened(line), kind="exception", hint="")
+        only_a_report = message.startswith(_REPORTS) or any(cause.pattern.search(message) for cause in _GENERIC)
+        if _EXCEPTION.match(message) and not only_a_report:
+            return Explanation(line=_shortened(line), kind="exception", hint="")
     for cause in _GENERIC:
         for line in candidates:
             if cause.pattern.search(split_prefix(line).message):

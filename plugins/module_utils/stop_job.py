@@ -269,8 +269,8 @@ class _Stop:
         if not self.options.kill:
             raise EngineError(
                 "stop_timeout",
-                f"Instance {self.desired.instance} still runs {grace_s + _MARGIN_S:.0f} s after SIGTERM, past its grace "
-                f"period of {grace_s:.0f} s; {log.remaining} requests remained at the last count. Stop it with "
+                f"Instance {self.desired.instance} still runs {grace_s + _MARGIN_S:.0f} s after SIGTERM, past its "
+                f"grace period of {grace_s:.0f} s; {log.remaining} requests remained at the last count. Stop it with "
                 "kill=true to end it, losing them.",
                 remaining=log.remaining,
             )
@@ -312,9 +312,9 @@ def _warnings(desired: Desired) -> list[str]:
     warnings: list[str] = []
     if desired.tokenizer_workers > 1:
         warnings.append(
-            f"tokenizer-worker-num is {desired.tokenizer_workers}: on SIGTERM the first of the server's workers that is "
-            "idle ends the schedulers while others still have requests, and the server may never exit. Only a drain "
-            "that reached zero before the signal is safe."
+            f"tokenizer-worker-num is {desired.tokenizer_workers}: on SIGTERM the first of the server's workers that "
+            "is idle ends the schedulers while others still have requests, and the server may never exit. Only a "
+            "drain that reached zero before the signal is safe."
         )
     if desired.release.forces_shutdown(desired.environment):
         warnings.append(

@@ -149,7 +149,7 @@ verify:
   description: The answer to the request in figures.
   returned: success
   type: dict
-  sample: {ok: true, by: generate, completion_tokens: 8, elapsed_s: 0.4}
+  sample: {ok: true, by: generate, completion_tokens: 8, answered_after_s: 0.4}
 steps:
   description: The steps C(start) and C(verify), each with C(ok), C(elapsed_s), C(at) and C(detail).
   returned: always

@@ -10,6 +10,7 @@ then read the job's status file over the connection until the job has ended.
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 import uuid
@@ -28,6 +29,7 @@ REPEAT_S = 10.0
 # Between two attempts to reach a host again.
 RETRY_S = 2.0
 _MARK = "--sglang-job--"
+_SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
 
 
 class Shell(Protocol):
@@ -68,6 +70,11 @@ def parse_look(output: str, job_id: str | None, seen: bool) -> host_job.Look:
     return host_job.look(text, words[0], words[1], job_id, seen)
 
 
+def _without_time(text: str) -> str:
+    """A progress text without its seconds: what is left changes only when something happens."""
+    return _SECONDS.sub("", text)
+
+
 class Follower:
     """Follows one job of one instance."""
 
@@ -97,7 +104,7 @@ class Follower:
     def say(self, text: str, force: bool = False) -> None:
         """Shows a text when it is new, and every few seconds as a sign of life."""
         now = time.monotonic()
-        if force or text != self._shown_text or now - self._shown_at >= REPEAT_S:
+        if force or _without_time(text) != _without_time(self._shown_text) or now - self._shown_at >= REPEAT_S:
             display.display(f"[{self.host}] {self.kind} {self.instance}: {text}")
             self._shown_text, self._shown_at = text, now
 
@@ -225,11 +232,10 @@ class HostJobAction(ActionBase):
             if request:
                 decision = host_job.decide(follower.look(None, False), self.KIND, request)
                 if decision.action in ("join", "finished") and decision.status is not None:
-                    if decision.status.request == request or decision.action == "join":
-                        begun = True
-                        follower.say(f"joining the one that began at {decision.status.started_at}")
-                        result.update(follower.follow(decision.status.id), joined=True)
-                        return result
+                    begun = True
+                    follower.say(f"joining the one that began at {decision.status.started_at}")
+                    result.update(follower.follow(decision.status.id), joined=True)
+                    return result
             # With a name of its own the job is found again even when the answer of the module never arrives.
             request = request or f"task-{uuid.uuid4().hex}"
             started = self._begin(name, {**args, "wait": False, "request": request}, task_vars, follower, request)
