@@ -614,6 +614,7 @@ def _unit(draft: _Draft, desired: Mapping[str, Any], credentials: Sequence[str],
         "protect_home": "read-only" if in_home else "true",
         "read_write_paths": [unit_words.path_word(path) for path in desired["writable_paths"]],
         "load_credentials": load,
+        "model_mounts": [unit_words.path_word(desired["model"]["path"])] if desired["model"]["local"] else [],
     }
 
 
