@@ -2,16 +2,35 @@
 
 SHELL_SCRIPTS = $(shell git ls-files --cached --others --exclude-standard | xargs -d '\n' grep -lIsE '^\#! ?/(usr/)?bin/(env )?(ba)?sh( |$$)')
 
-.PHONY: lint
-lint: setup-dev ## Check style: Python, YAML, shell, roles and playbooks, documentation, changelog, words
+# Each on its own, so that `make -k lint` shows what all of them find.
+LINTERS := lint-python lint-yaml lint-shell lint-ansible lint-docs lint-changelog lint-words
+
+.PHONY: lint $(LINTERS)
+lint: $(LINTERS) ## Check style: Python, YAML, shell, roles and playbooks, documentation, changelog, words
+
+$(LINTERS): setup-dev
+
+lint-python:
 	$(RUN) ruff check --quiet
 	$(RUN) ruff format --check --quiet
+
+lint-yaml:
 	$(RUN) yamllint --strict .
-	$(RUN) shellcheck --severity=style $(SHELL_SCRIPTS)
+
+lint-shell:
+	$(RUN) shellcheck --severity=warning $(SHELL_SCRIPTS)
+
+lint-ansible:
 	$(RUN) ansible-lint -q --offline --profile production
+
+lint-docs:
 	$(RUN) antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self --skip-rstcheck .
+
+lint-changelog:
 	$(RUN) antsibull-changelog lint
 	$(RUN) antsibull-changelog lint-changelog-yaml changelogs/changelog.yaml
+
+lint-words:
 	tests/dev/words
 
 .PHONY: format
@@ -20,7 +39,7 @@ format: setup-dev ## Put the Python files into the style that lint checks
 	$(RUN) ruff format --quiet
 
 .PHONY: types
-types: setup-dev ## Check the types of module_utils and plugin_utils
+types: setup-dev ## Check the types of module_utils
 	$(RUN) mypy -p ansible_collections.serving.sglang.plugins.module_utils
 
 .PHONY: unit

@@ -106,6 +106,16 @@ def test_role_prefixes_its_variables(role: Path) -> None:
             assert not wrong, f"{path.relative_to(CHECKOUT)}: {wrong} do not begin with {prefix}"
 
 
+def test_dependencies_are_what_is_used() -> None:
+    declared = set(load(CHECKOUT / "galaxy.yml")["dependencies"])
+    used = set()
+    for folder in ("roles", "playbooks"):
+        for path in sorted((CHECKOUT / folder).rglob("*.yml")):
+            names = re.findall(r"^\s*(?:- )?(\w+\.\w+)\.\w+:", path.read_text(encoding="utf-8"), re.M)
+            used |= set(names) - {"ansible.builtin", "ansible.legacy", "serving.sglang"}
+    assert used == declared
+
+
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
 def test_playbook_is_a_page(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())
