@@ -99,7 +99,7 @@ def launch(kind: str, instance: str, request: str, options: dict[str, Any]) -> D
         json.dumps({"id": job_id, "job": kind, "instance": instance, "request": request, "options": options}),
         0o600,
     )
-    unit = host_job.unit_of(instance)
+    unit, instance_unit = host_job.unit_of(instance), f"sglang-{instance}.service"
     command = [
         "systemd-run",
         "--quiet",
@@ -110,6 +110,8 @@ def launch(kind: str, instance: str, request: str, options: dict[str, Any]) -> D
         "--property=Type=exec",
         "--property=KillMode=mixed",
         "--property=TimeoutStopSec=10",
+        # A reference without any effect of its own: it keeps systemd from forgetting what the instance ended with.
+        f"--property=PropagatesReloadTo={instance_unit}",
         f"--setenv=PYTHONPATH={code}",
         "--setenv=PYTHONDONTWRITEBYTECODE=1",
         "--setenv=LC_ALL=C.UTF-8",

@@ -27,7 +27,10 @@ PAUSED = "paused"
 DRAINING = "draining"
 HUNG = "hung"
 
-STALE_REPORT_S = 20.0
+# A busy scheduler reports every few steps. One that is silent for longer may hang, or computes one long step; after the
+# second figure it is called hung.
+SILENT_S = 20.0
+HUNG_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def classify(readings: Readings, release: Release) -> str:
     if ready.problem is not None:
         return HUNG
     if ready.ok:
-        stale = readings.report_age_s is not None and readings.report_age_s > STALE_REPORT_S
+        stale = readings.report_age_s is not None and readings.report_age_s > HUNG_S
         return HUNG if stale and (readings.busy or 0) > 0 else UP
     if not signs.fired_up:
         return STARTING
@@ -138,8 +141,8 @@ class DrainWatch:
 
     @property
     def stalled(self) -> bool:
-        """Requests are there, and the scheduler has reported nothing for long: it hangs."""
-        return self.running + self.waiting > 0 and (self.report_age_s or 0.0) > STALE_REPORT_S
+        """Requests are there, and the scheduler has reported nothing for long: it may hang."""
+        return self.running + self.waiting > 0 and (self.report_age_s or 0.0) > SILENT_S
 
     def text(self, elapsed_s: float) -> str:
         text = f"{self.running} running, {self.waiting} waiting, {elapsed_s:.0f} s of at most {self.limit_s:.0f} s"

@@ -167,7 +167,7 @@ class _Stop:
                     f"Instance {self.desired.instance} ended by itself while it was drained; "
                     f"{watch.running} requests ran at the last reading. See `journalctl -u {self.desired.unit}`.",
                 )
-            if elapsed >= self.limit_s:
+            if elapsed >= self.limit_s and watch.zeros == 0:
                 self._drain_timeout(watch, elapsed, trouble)
                 return
             text = watch.text(elapsed) if trouble is None else f"the load cannot be read ({trouble.kind})"
@@ -190,7 +190,7 @@ class _Stop:
         elif watch.stalled:
             reading = (
                 f"{watch.running} running and {watch.waiting} waiting, and its scheduler reported nothing for "
-                f"{watch.report_age_s:.0f} s: it hangs"
+                f"{watch.report_age_s:.0f} s: it may hang"
             )
         else:
             reading = f"{watch.running} running and {watch.waiting} waiting"
