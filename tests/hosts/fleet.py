@@ -136,7 +136,7 @@ def _ssh_config(fleet: Fleet) -> str:
 
 def _inventory(fleet: Fleet) -> str:
     lines = [
-        f"# Fleet '{fleet.name}'. Works inside its network namespace only: tests/hosts/hosts exec --fleet {fleet.name} -- ...",
+        f"# Reached from the fleet's own network only: tests/hosts/hosts exec --fleet {fleet.name} -- COMMAND",
         "all:",
         "  vars:",
         "    ansible_user: root",

@@ -167,7 +167,9 @@ def _make_disk(fleet: Fleet, host: Host) -> None:
         root / "etc/systemd/network/10-host0.network",
         f"[Match]\nName=host0\n[Network]\nAddress={host.address}/24\nGateway={BRIDGE_ADDRESS}\nLinkLocalAddressing=no\n",
     )
-    _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", host.name, "-f", str(root / "etc/ssh/ssh_host_ed25519_key"))
+    _run(
+        "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", host.name, "-f", str(root / "etc/ssh/ssh_host_ed25519_key")
+    )
     public_key = fleet.key.with_suffix(".pub").read_text(encoding="utf-8")
     for home, user in (("root", 0), ("home/ops", 1000)):
         keys = root / home / ".ssh/authorized_keys"
@@ -213,7 +215,9 @@ def _write_supervisor(fleet: Fleet, host: Host, binds: Sequence[str], arguments:
     ]
     # The inner shell enters the control groups and becomes systemd-nspawn; the outer one stays outside them, because a
     # group of version 2 that hands out controllers must have no process of its own.
-    enter = [f"echo $$ > {shlex.quote(str(directory / 'cgroup.procs'))}" for directory in _cgroup_directories(fleet, host)]
+    enter = [
+        f"echo $$ > {shlex.quote(str(directory / 'cgroup.procs'))}" for directory in _cgroup_directories(fleet, host)
+    ]
     inner = "\n".join([*enter, f"exec {shlex.join(container)}"])
     outer = f"while :; do sh -c {shlex.quote(inner)}; [ $? = {REBOOT} ] || exit; done\n"
     _write(_supervisor_script(fleet, host.name), outer)

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Carry this machine's pip settings into another root: print a pip.conf, or the local paths that it names.
 
-    pip_settings.py conf     what pip is told by its files here, as one file
-    pip_settings.py env      NAME=VALUE of the environment variables that steer pip and its connections
-    pip_settings.py paths    the files and folders that those two name, which the other root has to see
+pip_settings.py conf     what pip is told by its files here, as one file
+pip_settings.py env      NAME=VALUE of the environment variables that steer pip and its connections
+pip_settings.py paths    the files and folders that those two name, which the other root has to see
 """
 
 import ast

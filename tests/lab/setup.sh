@@ -70,7 +70,7 @@ refuse_if_in_use() {
   local fleets
   fleets=$(ls -A "$cache/fleets" 2>/dev/null || true)
   if [ -e "$1" ] && [ -n "$fleets" ]; then
-    fail "$1 has to be made anew, but test hosts run from it: $(echo $fleets). Take them down first: tests/hosts/hosts down --fleet NAME"
+    fail "$1 has to be made anew, but test hosts run from it: ${fleets//$'\n'/ }. Take them down first: tests/hosts/hosts down --fleet NAME"
   fi
 }
 
@@ -93,6 +93,7 @@ set_machine_id() {
 
 debian_mirror() {
   local found
+  # shellcheck disable=SC2016  # apt fills these in
   found=${SGLANG_TEST_MIRROR:-$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 'Created-By: Packages' \
     | grep '^Debian ' | grep -v security | head -1 | cut -d' ' -f2)}
   echo "${found:-http://deb.debian.org/debian}"
@@ -143,6 +144,7 @@ in_rootfs() { # in_rootfs DIRECTORY_SEEN_AS_THE_ENVIRONMENT
   python3 "$here/pip_settings.py" paths > "$work/paths"
   while IFS= read -r name; do variables+=("$name"); done < <(python3 "$here/pip_settings.py" env)
   cat > "$work/build/script"
+  # shellcheck disable=SC2016  # the inner shell fills these in
   unshare --mount --propagation private --pid --fork --kill-child bash -euo pipefail -c '
     rootfs=$1 work=$2 root=$2/root environment=$3; shift 3
     mount -t overlay overlay -o "lowerdir=$rootfs,upperdir=$work/upper,workdir=$work/overlay" "$root"
