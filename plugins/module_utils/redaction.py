@@ -31,8 +31,9 @@ _NAMES = (
     "auth_token",
 )
 _NAME = "(?:[A-Za-z0-9_-]*[_-])?(?:" + "|".join(name.replace("_", "[_-]") for name in _NAMES) + ")"
-# A quoted value with escapes, or a bare word. A bare value ends at white space, a comma or a closing bracket.
-_VALUE = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,)\]}'"]+)"""
+# Quoted parts with escapes and bare characters, as Python, JSON and a shell join them. A bare part ends at white space,
+# a comma or a closing bracket.
+_VALUE = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,)\]}'"])+"""
 _NOTHING = re.compile(r"""^(?:None|null|''|"")$""")
 
 _ASSIGNED = re.compile(

@@ -314,7 +314,8 @@ _CAUSES: tuple[_Cause, ...] = (
     _cause(
         "model_path",
         r"(?:does not appear to have a file named|is not a local folder and is not a valid model identifier"
-        r"|Repo id must be|Can't load the configuration of|[Uu]nrecognized model in"
+        r"|Repo id must be|Cannot find the requested files in the disk cache"
+        r"|Can't load the configuration of|[Uu]nrecognized model in"
         r"|No such file or directory: '[^']*config\.json'|couldn't connect to '[^']*' to load)",
         "Check the model's path: it must hold config.json and be readable by the service user.",
     ),

@@ -102,7 +102,7 @@ class Unit:
     @property
     def running(self) -> bool:
         return self.active_state in ("active", "reloading") or (
-            self.active_state == "activating" and self.sub_state != "auto-restart"
+            self.active_state == "activating" and not self.restarting
         )
 
     @property
