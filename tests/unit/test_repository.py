@@ -68,6 +68,14 @@ def test_module_imports_only_module_utils_of_the_collection(path: Path) -> None:
         assert name.startswith("plugins.module_utils"), name
 
 
+def test_every_plugin_file_names_its_licence() -> None:
+    for path in sorted((CHECKOUT / "plugins").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert "# SPDX-License-Identifier: GPL-3.0-or-later\n" in text, path
+        assert "# GNU General Public License v3.0+ (see LICENSE or " in text, path
+        assert "from __future__ import annotations\n" in text, path
+
+
 def test_module_utils_import_no_ansible() -> None:
     for path in sorted((CHECKOUT / "plugins" / "module_utils").rglob("*.py")):
         found = re.search(r"^\s*(from|import) ansible\b.*$", path.read_text(encoding="utf-8"), re.M)
@@ -90,9 +98,9 @@ def test_role_specifies_exactly_its_defaults(role: Path, tasks: Path) -> None:
         if name not in defaults:
             continue
         value = defaults[name]
-        # A default that Ansible computes cannot be told as a value; its description must say it.
+        # What Ansible computes may be told as its expression, or in words in the description.
         if isinstance(value, str) and "{{" in value:
-            assert "default" not in option, f"{name} is computed; describe its default in words"
+            assert option.get("default", value) == value, name
         elif value is not None:
             assert "default" in option, f"{name} has the default {value!r}, which argument_specs.yml does not tell"
             assert option["default"] == value, name
