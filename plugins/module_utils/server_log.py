@@ -350,6 +350,9 @@ _HARMLESS = re.compile(
     r"^\s*warnings\.warn|post-warmup freeze_gc failed|fall(?:ing)? ?back"
 )
 
+# Access-log lines of probes, and the usage text that comes before the complaint about an argument.
+_NOISE = re.compile(r'"GET /|^\s+\[--')
+
 # The last line of a Python traceback.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Failure)(?::|$)")
 
@@ -431,7 +434,7 @@ def explain(lines: Sequence[str]) -> Explanation | None:
 
 def tail(lines: Sequence[str], count: int = 15) -> list[str]:
     """The last lines that say something, without access-log noise, each cut to a readable length."""
-    telling = [line for line in lines if line.strip() and '"GET /' not in line and not _LAUNCHED.search(line)]
+    telling = [line for line in lines if line.strip() and not _NOISE.search(line) and not _LAUNCHED.search(line)]
     return [_shortened(line) for line in telling[-count:]]
 
 
