@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Remember on the host how far a rollout came with an instance, and write the end of a replica to the ledger."""
-
 """Claim a host for a rollout, and write to its ledger whether the claim holds."""
 
 from __future__ import annotations
