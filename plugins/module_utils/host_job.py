@@ -37,8 +37,8 @@ def status_path(instance: str) -> str:
     return f"{JOBS_DIR}/{instance}.json"
 
 
-def request_path(instance: str) -> str:
-    return f"{JOBS_DIR}/{instance}.request.json"
+def request_path(instance: str, job_id: str) -> str:
+    return f"{JOBS_DIR}/{instance}.{job_id}.request.json"
 
 
 def code_path(instance: str) -> str:

@@ -89,7 +89,7 @@ def first_of_invocation(invocation_id: str, count: int) -> Entries:
         [*command, f"_SYSTEMD_INVOCATION_ID={invocation_id}"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        text=True,
+        encoding="utf-8",
         errors="replace",
     ) as process:
         assert process.stdout is not None

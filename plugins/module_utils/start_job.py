@@ -161,6 +161,8 @@ def _start(options: StartOptions, planned: Plan, reporter: Reporter) -> tuple[sy
         first_restarts = 0
         reporter.progress(f"starting {desired.unit}")
         result["changed"] = True
+        if planned.state == lifecycle.RESTARTING:
+            systemd.stop_and_wait(desired.unit, _STOP_OF_A_DEAD_START_S)
         systemd.queue_start(desired.unit)
     watch = _Watch(desired, first, first_restarts, planned.joins)
     while True:

@@ -20,6 +20,7 @@ _RESUME_LIMIT_S = 10.0
 _ABORT_LIMIT_S = 30.0
 _MARGIN_S = 20.0
 _KILL_LIMIT_S = 20.0
+_LINES_OF_A_DRAIN = 5000
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class _Stop:
         self.result = reporter.result
         self.policy = options.on_timeout or planned.desired.drain_on_timeout
         self.limit_s = planned.desired.drain_timeout_s if options.drain_timeout_s is None else options.drain_timeout_s
+        self.rises = 0
         self.gave_up = False  # what ran was ended on purpose, or could not be drained and had to go
 
     # -- before the signal
@@ -159,6 +161,7 @@ class _Stop:
                 watch.zeros = 0
             self.result["running_at_leave"] = watch.running_at_leave
             self.result["waiting_at_leave"] = watch.waiting_at_leave
+            self.rises = watch.rises
             if watch.drained:
                 return
             if trouble is not None and systemd.show(self.desired.unit).stopped:
@@ -223,12 +226,15 @@ class _Stop:
     def stop(self, served: bool) -> None:
         unit_name, release = self.desired.unit, self.desired.release
         first = systemd.show(unit_name)
-        cursor = journal.of_invocation(first.invocation_id, last=1).cursor
         log = server_log.DrainLog()
-        if first.active_state != "deactivating":
+        if first.active_state == "deactivating":
+            # Its drain began before us.
+            entries = journal.of_invocation(first.invocation_id, last=_LINES_OF_A_DRAIN)
+            log.feed(entries.lines, release)
+            cursor = entries.cursor
+        else:
+            cursor = journal.of_invocation(first.invocation_id, last=1).cursor
             systemd.queue_stop(unit_name)
-        elif served:
-            cursor = None  # its drain began before us: read it from the start
         self.result["changed"] = True
         grace_s = first.timeout_stop_s if first.timeout_stop_s is not None else self.desired.grace_period_s
         begun = time.monotonic()
@@ -365,6 +371,7 @@ def run(options: StopOptions, reporter: Reporter) -> None:
         running_at_leave=result["running_at_leave"],
         waiting_at_leave=result["waiting_at_leave"],
         aborted=result["aborted"],
+        rises=stop.rises,
         skipped=not options.drain,
     )
     reporter.begin("stop", "sending SIGTERM" if todo.stop else todo.why)
