@@ -115,9 +115,9 @@ class StartLog:
             for pattern, stage in _STAGES:
                 if pattern.search(message):
                     self.stage = stage
-            bar = _PROGRESS_BAR.match(message)
-            if bar is not None:
-                self.stage = f"{bar.group('what').strip()} {bar.group('percent')} %"
+            shown = _PROGRESS_BAR.match(message)
+            if shown is not None:
+                self.stage = f"{shown.group('what').strip()} {shown.group('percent')} %"
             self.phases = parse_timings(message) or self.phases
             pool = parse_pool(message)
             if pool:
@@ -362,15 +362,15 @@ _REPORTS = ("EOFError", "BrokenPipeError", "KeyboardInterrupt")
 # Lines that only say that something else failed. Used when the log holds nothing better.
 _GENERIC: tuple[_Cause, ...] = (
     _cause(
+        "killed_for_memory",
+        r"A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'",
+        "The kernel ended the server for lack of memory: raise the instance's memory limit or free the host.",
+    ),
+    _cause(
         "scheduler_killed",
         r"scheduler died during initialization \(exit code: -9\)",
         "The scheduler was killed from outside. Most often the kernel ended it for lack of memory: compare the "
         "instance's memory limit with what a start needs, and see the kernel log.",
-    ),
-    _cause(
-        "killed_for_memory",
-        r"A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'",
-        "The kernel ended the server for lack of memory: raise the instance's memory limit or free the host.",
     ),
     _cause(
         "scheduler_died",

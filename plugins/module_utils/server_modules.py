@@ -41,7 +41,8 @@ def _run(kind: str, params: dict[str, Any], options: dict[str, Any]) -> dict[str
     if decision.action == "refuse":
         raise EngineError("busy", decision.msg)
     status = decision.status
-    assert status is not None
+    if status is None:
+        raise AssertionError("a job that is launched, joined or finished has a status")
     joined = decision.action != "launch"
     if decision.action == "finished":
         return {**host_job.outcome(status), "joined": True}

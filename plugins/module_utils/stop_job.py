@@ -72,7 +72,7 @@ class _Stop:
         self.options = options
         self.desired = planned.desired
         self.unit = planned.unit
-        self.client = planned.client
+        self._client = planned.client
         self.state = planned.state
         self.reporter = reporter
         self.result = reporter.result
@@ -81,11 +81,17 @@ class _Stop:
         self.rises = 0
         self.gave_up = False  # what ran was ended on purpose, or could not be drained and had to go
 
+    @property
+    def client(self) -> ServerClient:
+        """The server's API; only asked of a server that has one, which a stopped one has not."""
+        if self._client is None:
+            raise AssertionError("a server without an API is not drained")
+        return self._client
+
     # -- before the signal
 
     def revive(self) -> None:
         """Resumes a paused server and probes an unhealthy one, so that SIGTERM does not lose what it has."""
-        assert self.client is not None
         self.reporter.progress(f"the server is {self.state}: resuming its generation and probing its health")
         release = self.desired.release
         try:
@@ -126,7 +132,6 @@ class _Stop:
 
     def _give_up(self, why: str) -> None:
         """Ends what runs through the API, counted; the operator's policy says so."""
-        assert self.client is not None
         self.gave_up = True
         busy = None
         try:
@@ -145,7 +150,6 @@ class _Stop:
 
     def drain(self) -> None:
         """Waits until nothing runs or waits; on timeout the policy decides, before any signal."""
-        assert self.client is not None
         watch = lifecycle.DrainWatch(limit_s=self.limit_s)
         begun = time.monotonic()
         trouble: EngineError | None = None
@@ -211,7 +215,6 @@ class _Stop:
 
     def _await_idle(self) -> None:
         """After an abort the requests end within a step or two of the scheduler."""
-        assert self.client is not None
         end = time.monotonic() + _ABORT_LIMIT_S
         while time.monotonic() < end:
             try:
@@ -392,7 +395,6 @@ def run(options: StopOptions, reporter: Reporter) -> None:
 
 def _count(stop: _Stop) -> None:
     """What runs and waits, for the record, where no drain is wanted."""
-    assert stop.client is not None
     try:
         loads = stop.client.loads()
     except EngineError as error:
