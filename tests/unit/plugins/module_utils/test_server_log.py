@@ -219,7 +219,10 @@ def test_a_good_start_has_nothing_to_explain(name):
             "/opt/sglang/0.5.22/bin/python",
         ),
         (
-            ["sglang-main.service: A process of this unit has been killed by the OOM killer.", "EOFError"],
+            [
+                "RuntimeError: Rank 0 scheduler died during initialization (exit code: -9).",
+                "sglang-main.service: A process of this unit has been killed by the OOM killer.",
+            ],
             "killed_for_memory",
             "OOM killer",
         ),
