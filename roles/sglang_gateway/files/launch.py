@@ -47,7 +47,12 @@ def trouble(arguments, credentials):
     if unknown:
         return "this release of smg does not know " + ", ".join("--" + name for name in unknown)
     said = []
-    parser.error = lambda message: said.append(message) or sys.exit(2)
+
+    def refuse(message):
+        said.append(message)
+        sys.exit(2)
+
+    parser.error = refuse
     try:
         parsed = parser.parse_args(words(arguments) + words(credentials))
         RouterArgs.from_cli_args(parsed, use_router_prefix=False)._validate_router_args()
