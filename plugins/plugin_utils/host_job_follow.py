@@ -186,6 +186,9 @@ class Follower:
                 f"Whether the {self.kind} of instance {self.instance} was begun there is not known: see "
                 f"`systemctl status {unit}` on the host."
             )
+        how = f"Host {self.host} could not be reached for {lost.seconds:.0f} s"
+        if lost.seconds < 1:
+            how = f"The connection to host {self.host} broke"
         return {
             "failed": True,
             "changed": begun,
@@ -193,7 +196,7 @@ class Follower:
             "kind": "lost_connection",
             "instance": self.instance,
             "steps": [],
-            "msg": f"Host {self.host} could not be reached for {lost.seconds:.0f} s ({lost.reason.strip()}). {what}",
+            "msg": f"{how} ({lost.reason.strip()}). {what}",
         }
 
 
