@@ -219,7 +219,7 @@ class HostJobAction(ActionBase):
             result.update(self._execute_module(module_name=name, module_args=args, task_vars=task_vars))
             return result
         options = self._options(args)
-        host = str(task_vars.get("inventory_hostname") or self._play_context.remote_addr)
+        host = str(self._task.delegate_to or task_vars.get("inventory_hostname") or self._play_context.remote_addr)
         follower = Follower(
             self._shell_command,
             self.KIND,
