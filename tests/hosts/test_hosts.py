@@ -174,6 +174,15 @@ def test_down_removes_what_a_killed_up_left(fleet: str) -> None:
     assert "is not there" in hosts("down", fleet=name).stdout
 
 
+def test_prune_spares_what_runs(fleet: str) -> None:
+    name = "selftest-off"
+    hosts("up", fleet=name)
+    hosts("kill", "h1", fleet=name)
+    subprocess.run([HOSTS, "prune"], check=True, stdout=subprocess.DEVNULL)
+    assert traces(name) == []
+    on("h1", "true")
+
+
 def test_down_ends_what_still_runs_in_the_fleets_network() -> None:
     name = "selftest-left"
     hosts("up", fleet=name)
