@@ -26,6 +26,8 @@ display = Display()
 
 POLL_S = 1.0
 REPEAT_S = 10.0
+# After so many answers in a row that are none, nobody waits for a better one.
+UNREADABLE_LOOKS = 60
 # Between two attempts to reach a host again.
 RETRY_S = 2.0
 _MARK = "--sglang-job--"
@@ -162,10 +164,14 @@ class Follower:
 
     def follow(self, job_id: str) -> dict[str, Any]:
         """Waits for the end of a job and returns the result of the task."""
+        unreadable = 0
         while True:
             seen = self.look(job_id, True)
             if seen.status is not None and seen.status.id == job_id:
                 self.record(seen.status)
+            unreadable = unreadable + 1 if seen.status is None else 0
+            if unreadable >= UNREADABLE_LOOKS:
+                seen = host_job.Look("lost", reason=f"its status cannot be read: {seen.reason}")
             if seen.state == "ended" and seen.status is not None:
                 return host_job.outcome(seen.status)
             if seen.state == "lost":

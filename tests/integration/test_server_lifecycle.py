@@ -159,6 +159,7 @@ def test_an_abort_is_counted(serving):
 
 
 def test_a_stop_follows_a_stream_and_outlives_its_controller(serving):
+    serving.slow_down(0.005)
     load = serving.load(1, 2000)
     options = {"instance": "main", "drain": False, "request": "test/main"}
     process, _path = serving.begin("server_stop", **options)
