@@ -228,6 +228,7 @@ def test_a_drain_that_takes_too_long_leaves_the_server_serving():
     assert "drain" in text
     assert fleet.main_pid("h1") == before, "no signal was sent"
     assert fleet.SERVERS["h1"] in fleet.workers(), "it is back in the gateway"
+    assert fleet.record("h1")["step"] == "failed"
     assert stream.answer()["outcome"] == "answered"
 
 
