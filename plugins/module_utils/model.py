@@ -177,6 +177,7 @@ class Model:
     traits: ModelTraits
     weights: Weights | None = None
     unknown: tuple[str, ...] = ()
+    defaulted: tuple[str, ...] = ()
 
     @property
     def unverified(self) -> bool:
@@ -224,7 +225,7 @@ def describe(config: Mapping[str, Any], release: MemoryRelease, file: str = "con
     dtype = _dtype(reader, text)
     context = _context(text)
     draft_layers = text.count("num_nextn_predict_layers", least=0) or text.count("mtp_num_hidden_layers", least=0) or 0
-    return Model(
+    model = Model(
         file=file,
         architecture=architecture,
         family=family.name if family else "unknown",
@@ -250,6 +251,7 @@ def describe(config: Mapping[str, Any], release: MemoryRelease, file: str = "con
         traits=_traits(reader, text, architecture, release, vision, context, recurrent, sliding_pools),
         unknown=tuple(unknown),
     )
+    return replace(model, defaulted=tuple(sorted(reader.defaulted)))
 
 
 def _layers(layout: str, text: ConfigReader) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from .model_defaults import DEFAULTS
+
 _TEXT_PARTS = ("thinker_config", "llm_config", "language_config", "text_config")
 
 
@@ -21,27 +23,48 @@ class ModelError(ValueError):
         super().__init__(f"{file}: {key} is {value!r}: {why}" if key else f"{file}: {why}")
 
 
-class ConfigReader:
-    """A mapping of a configuration whose values are checked when they are read."""
+# A checkpoint without these is broken, whatever the classes would fill in.
+_NEVER_DEFAULTED = ("hidden_size", "num_hidden_layers")
+_HEADS_LEFT_OUT = ("gemma3", "gemma3_text")
 
-    def __init__(self, values: Mapping[str, Any], file: str, prefix: str = "") -> None:
-        self.values, self.file, self.prefix = values, file, prefix
+
+class ConfigReader:
+    """A mapping of a configuration whose values are checked when they are read.
+
+    What it leaves out is what the class of the model fills in; `defaulted` collects the keys for which that happened.
+    """
+
+    def __init__(self, values: Mapping[str, Any], file: str, place: str = "", outer: ConfigReader | None = None) -> None:
+        self.values, self.file = values, file
+        self.prefix = f"{outer.prefix}{place}." if outer is not None else ""
+        self.model_type = str((outer.values if outer is not None else values).get("model_type", ""))
+        self.defaults = DEFAULTS.get(self.model_type, {}).get(place, {})
+        if not self.defaults and outer is not None:
+            self.defaults = DEFAULTS.get(str(values.get("model_type", "")), {}).get("", {})
+        self.defaulted: set[str] = outer.defaulted if outer is not None else set()
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self.values.get(key, default)
+        value = self.values.get(key)
+        if value is not None or key in self.values:
+            return value
+        left_out = key == "num_attention_heads" and self.model_type not in _HEADS_LEFT_OUT
+        if key in self.defaults and key not in _NEVER_DEFAULTED and not left_out:
+            self.defaulted.add(self.prefix + key)
+            return self.defaults[key]
+        return default
 
     def fail(self, key: str, value: Any, why: str) -> ModelError:
         return ModelError(self.file, self.prefix + key, value, why)
 
     def architecture(self) -> str:
-        names = self.get("architectures")
+        names = self.values.get("architectures")
         if not isinstance(names, list) or not names or not isinstance(names[0], str):
             raise self.fail("architectures", names, "a list with the name of the model's class is needed")
         return names[0]
 
     def part(self, key: str) -> ConfigReader | None:
-        value = self.get(key)
-        return ConfigReader(value, self.file, f"{self.prefix}{key}.") if isinstance(value, Mapping) else None
+        value = self.values.get(key)
+        return ConfigReader(value, self.file, key, self) if isinstance(value, Mapping) else None
 
     def text(self) -> ConfigReader:
         """The part that describes the language model, in SGLang's order of preference."""
