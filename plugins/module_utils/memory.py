@@ -75,7 +75,7 @@ class Capacity:
     mib: float | None
     source: str = "given"
     platform: str = "cuda"
-    hopper: bool = False
+    compute_major: int | None = None
 
     def __post_init__(self) -> None:
         if self.mib is not None and (not math.isfinite(self.mib) or self.mib <= 0):
@@ -84,6 +84,10 @@ class Capacity:
     @property
     def device(self) -> str:
         return "cuda" if self.platform == "hip" else self.platform
+
+    @property
+    def hopper(self) -> bool:
+        return self.platform == "cuda" and self.compute_major == 9
 
 
 @dataclass(frozen=True)

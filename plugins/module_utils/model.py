@@ -160,6 +160,7 @@ class Model:
     model_type: str
     dtype: str
     quantization: str | None
+    kv_quantised: bool
     hidden: int | None
     vocabulary: int | None
     heads: int | None
@@ -234,6 +235,7 @@ def describe(config: Mapping[str, Any], release: MemoryRelease, file: str = "con
         model_type=str(config.get("model_type", "")),
         dtype=dtype,
         quantization=_quantization(reader),
+        kv_quantised=_kv_quantised(reader),
         hidden=text.count("hidden_size", required=family is not None),
         vocabulary=text.count("vocab_size"),
         heads=heads,
@@ -243,7 +245,7 @@ def describe(config: Mapping[str, Any], release: MemoryRelease, file: str = "con
         sliding=_sliding_heads(text, full) if SLIDING in pooled else None,
         latent=latent,
         recurrent=recurrent,
-        window=text.count("sliding_window", least=0) or None,
+        window=text.count("sliding_window", least=0) or text.count("attention_chunk_size") or None,
         vision=vision,
         draft_layers=draft_layers,
         experts=_experts(text),
@@ -366,7 +368,7 @@ def _dtype(reader: ConfigReader, text: ConfigReader) -> str:
 
 def _context(text: ConfigReader) -> int:
     scaling = text.get("rope_scaling") or text.get("rope_parameters")
-    factor: Any = 1
+    factor: float = 1
     if isinstance(scaling, Mapping) and text.get("rope_scaling"):
         factor = scaling.get("factor", 1)
         if "original_max_position_embeddings" in scaling or scaling.get("rope_type") == "llama3":
@@ -376,7 +378,7 @@ def _context(text: ConfigReader) -> int:
     for key in _CONTEXT:
         value = text.count(key)
         if value is not None:
-            return int(float(factor) * value)
+            return math.floor(factor * value)
     return 2048
 
 
@@ -393,6 +395,17 @@ def _quantization(reader: ConfigReader) -> str | None:
     if part is None:
         return None
     return str(part.get("quant_method") or part.get("quant_algo") or "unknown").lower()
+
+
+def _kv_quantised(reader: ConfigReader) -> bool:
+    """Whether the checkpoint itself asks for an FP8 cache (ModelOpt)."""
+    part = reader.part("quantization_config")
+    if part is None:
+        return False
+    scheme = part.get("kv_cache_scheme")
+    named = str(part.get("kv_cache_quant_algo") or "").upper() == "FP8"
+    modelopt = str(part.get("quant_method", "")).startswith("modelopt")
+    return named or (modelopt and isinstance(scheme, Mapping) and scheme.get("num_bits") == 8)
 
 
 def _number(part: ConfigReader, key: str, default: float) -> float:

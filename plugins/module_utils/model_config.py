@@ -34,13 +34,15 @@ class ConfigReader:
     What it leaves out is what the class of the model fills in; `defaulted` collects the keys for which that happened.
     """
 
-    def __init__(self, values: Mapping[str, Any], file: str, place: str = "", outer: ConfigReader | None = None) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], file: str, place: str = "", outer: ConfigReader | None = None
+    ) -> None:
         self.values, self.file = values, file
         self.prefix = f"{outer.prefix}{place}." if outer is not None else ""
         self.model_type = str((outer.values if outer is not None else values).get("model_type", ""))
-        self.defaults = DEFAULTS.get(self.model_type, {}).get(place, {})
+        self.defaults: Mapping[str, Any] = DEFAULTS.get(self.model_type, {}).get(place, {})
         if not self.defaults and outer is not None:
-            self.defaults = DEFAULTS.get(str(values.get("model_type", "")), {}).get("", {})
+            self.defaults: Mapping[str, Any] = DEFAULTS.get(str(values.get("model_type", "")), {}).get("", {})
         self.defaulted: set[str] = outer.defaulted if outer is not None else set()
 
     def get(self, key: str, default: Any = None) -> Any:

@@ -32,7 +32,8 @@ REFERENCES = sorted(DATA.glob("memory_reference_*.jsonl"))
 def fraction(mib: float | None = 81559.0, version: str = "0.5.22", **given: Any) -> Any:
     traits = given.pop("traits", ModelTraits())
     environment = given.pop("environment", None)
-    capacity = Capacity(mib, platform=given.pop("platform", "cuda"), hopper=given.pop("hopper", False))
+    major = 9 if given.pop("hopper", False) else None
+    capacity = Capacity(mib, platform=given.pop("platform", "cuda"), compute_major=major)
     return automatic_fraction(
         capacity, read_arguments(given, environment, version), traits, memory_release_for(version)
     )
