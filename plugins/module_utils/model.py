@@ -326,11 +326,15 @@ def _latent(text: ConfigReader, architecture: str, release: MemoryRelease, layer
 
 
 def _index_layers(text: ConfigReader, layers: int) -> int:
-    """Layers with an indexer of their own: some reuse what the layer before them found."""
-    kinds = text.get("indexer_types")
+    """Layers with an indexer of their own: some reuse what a layer before them found."""
+    kinds, pattern = text.get("indexer_types"), text.get("index_topk_pattern")
     if isinstance(kinds, list):
-        return layers - sum(kind == "shared" for kind in kinds[:layers])
-    return layers
+        return layers - list(kinds[:layers]).count("shared")
+    if isinstance(pattern, (str, list)):
+        return layers - list(pattern[:layers]).count("S")
+    every = text.count("index_topk_freq") or 1
+    offset = text.count("index_skip_topk_offset") or 2
+    return sum(max(layer - offset + 1, 0) % every == 0 for layer in range(layers))
 
 
 def _recurrent(text: ConfigReader) -> Recurrent:

@@ -38,12 +38,15 @@ class ConfigReader:
         self, values: Mapping[str, Any], file: str, place: str = "", outer: ConfigReader | None = None
     ) -> None:
         self.values, self.file = values, file
-        self.prefix = f"{outer.prefix}{place}." if outer is not None else ""
-        self.model_type = str((outer.values if outer is not None else values).get("model_type", ""))
-        self.defaults: Mapping[str, Any] = DEFAULTS.get(self.model_type, {}).get(place, {})
-        if not self.defaults and outer is not None:
-            self.defaults: Mapping[str, Any] = DEFAULTS.get(str(values.get("model_type", "")), {}).get("", {})
-        self.defaulted: set[str] = outer.defaulted if outer is not None else set()
+        self.prefix: str = ""
+        self.model_type = str(values.get("model_type", ""))
+        self.defaulted: set[str] = set()
+        self.defaults: Mapping[str, Any] = DEFAULTS.get(self.model_type, {}).get("", {})
+        if outer is not None:
+            self.prefix = f"{outer.prefix}{place}."
+            self.model_type = outer.model_type
+            self.defaulted = outer.defaulted
+            self.defaults = DEFAULTS.get(outer.model_type, {}).get(place) or self.defaults
 
     def get(self, key: str, default: Any = None) -> Any:
         value = self.values.get(key)
