@@ -167,9 +167,14 @@ class ActionModule(ActionBase):
             },
         }
         if plan.refusals:
-            result["failed"] = True
-            result["msg"] = "The rollout does not begin; nothing was touched.\n- " + "\n- ".join(plan.refusals)
-        elif begins:
+            reasons = "\n- ".join(plan.refusals)
+            return {
+                "failed": True,
+                "changed": False,
+                "begins": False,
+                "msg": f"The rollout does not begin; nothing was touched.\n- {reasons}",
+            }
+        if begins:
             ledger.append(path, plan.run, "-", "-", "plan", True, 0.0, {"lines": lines, "continues": plan.continues})
             display.display(f"  ledger: {path}")
         return result

@@ -10,6 +10,9 @@ added once it answers: an addition that times out would otherwise come true late
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 import time
 from dataclasses import dataclass
 from typing import Any, Callable
@@ -47,12 +50,14 @@ class Change:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         answers: Callable[[str], str | None] = worker_answers,
+        locked: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._client = client
         self._wanted = wanted
         self._clock = clock
         self._sleep = sleep
         self._answers = answers
+        self._locked = locked
         self._begun = clock()
         self._pending: str | None = None
         self._asked = False
@@ -97,7 +102,7 @@ class Change:
             decision = decide(self.workers, self._wanted.url, self._wanted.state)
             self.last_seen = decision.reason
             if decision.action == "remove":
-                self._remove(decision.ids)
+                self._remove()
             elif decision.action == "add":
                 self._add()
             return decision
@@ -107,15 +112,24 @@ class Change:
             self.last_seen = error.msg
             return None
 
-    def _remove(self, ids: tuple[str, ...]) -> None:
-        by_id = {worker.id: worker for worker in self.workers}
-        for worker_id in ids:
-            if worker_id in self._removed:
-                continue
-            if by_id[worker_id].status is not None:
-                self._client.set_settle(worker_id, self._wanted.settle_s)
-            self._client.remove(worker_id)
-            self._removed.add(worker_id)
+    def _remove(self) -> None:
+        """Ask for the removal of what does not drain yet, one task at a time on this host: see `decide`."""
+        with self._locked():
+            self.workers = self._client.workers()
+            decision = decide(self.workers, self._wanted.url, self._wanted.state)
+            by_id = {worker.id: worker for worker in self.workers}
+            asked = [worker_id for worker_id in decision.ids if worker_id not in self._removed]
+            for worker_id in asked:
+                if by_id[worker_id].status is not None:
+                    self._client.set_settle(worker_id, self._wanted.settle_s)
+                self._client.remove(worker_id)
+                self._removed.add(worker_id)
+            seen_by_all = self._clock() + REQUEST_S
+            while asked and self._clock() < seen_by_all:
+                self.workers = self._client.workers()
+                if not {worker.id for worker in self.workers if not worker.draining} & set(asked):
+                    break
+                self._sleep(FIRST_PAUSE_S)
 
     def _add(self) -> None:
         """Ask for the worker once, then look for the try that it became, which is not in the list yet."""
@@ -175,7 +189,8 @@ def bring_about(client: GatewayClient, wanted: Wanted, path: str | None, check: 
     """
     in_file = workers_file.update(path, wanted.url, wanted.state, write=not check) if path else ([], [])
     result: dict[str, Any] = {"worker_url": wanted.url, "workers_file_changed": in_file[0] != in_file[1]}
-    made = Change(client, wanted)
+    lock = functools.partial(workers_file.locked, os.path.dirname(path)) if path else contextlib.nullcontext
+    made = Change(client, wanted, locked=lock)
     try:
         if check:
             made.before = made.workers = _workers_or_none(client, result)

@@ -37,8 +37,8 @@ def status_path(instance: str) -> str:
     return f"{JOBS_DIR}/{instance}.json"
 
 
-def request_path(instance: str) -> str:
-    return f"{JOBS_DIR}/{instance}.request.json"
+def request_path(instance: str, job_id: str) -> str:
+    return f"{JOBS_DIR}/{instance}.{job_id}.request.json"
 
 
 def code_path(instance: str) -> str:
@@ -112,6 +112,7 @@ def parse_status(text: str) -> Status:
     if data.get("job") not in KINDS or data.get("state") not in ("running", "done", "failed"):
         raise EngineError("job_status", "The job's status file names no known job and state.")
     error_part = data.get("error")
+    steps = data["steps"] if isinstance(data.get("steps"), list) else []
     return Status(
         job=data["job"],
         instance=str(data.get("instance") or ""),
@@ -124,7 +125,7 @@ def parse_status(text: str) -> Status:
         boot_id=str(data.get("boot_id") or ""),
         pid=data["pid"] if isinstance(data.get("pid"), int) else 0,
         progress=data["progress"] if isinstance(data.get("progress"), dict) else {},
-        steps=[step for step in data.get("steps") or [] if isinstance(step, dict)],
+        steps=[step for step in steps if isinstance(step, dict)],
         result=data["result"] if isinstance(data.get("result"), dict) else {},
         error=error_part if isinstance(error_part, dict) else None,
     )

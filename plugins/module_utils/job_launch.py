@@ -4,9 +4,14 @@
 
 """Starts a host job, or joins the one that runs, and follows it to its end."""
 
+# A host job runs this too, where there is no AnsibleModule.
+# pylint: disable=ansible-bad-function
+
 from __future__ import annotations
 
 import ast
+import contextlib
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -14,6 +19,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from typing import Any
@@ -59,14 +65,28 @@ def sources() -> dict[str, str]:
 
 
 def _install_code(instance: str) -> str:
+    """Writes the copy, under a name made from its content: another launcher may be using it at the same moment."""
+    texts = {"__init__": "", **sources()}
+    mark = hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16]
     base = host_job.code_path(instance)
-    shutil.rmtree(base, ignore_errors=True)
-    package = os.path.join(base, _PACKAGE)
-    os.makedirs(package, mode=0o755)
-    for name, text in {"__init__": "", **sources()}.items():
-        with open(os.path.join(package, f"{name}.py"), "w", encoding="utf-8") as handle:
-            handle.write(text)
-    return base
+    target = os.path.join(base, mark)
+    os.makedirs(base, mode=0o755, exist_ok=True)
+    if not os.path.isdir(target):
+        unfinished = tempfile.mkdtemp(dir=base, prefix=".")
+        os.chmod(unfinished, 0o755)
+        package = os.path.join(unfinished, _PACKAGE)
+        os.mkdir(package)
+        for name, text in texts.items():
+            with open(os.path.join(package, f"{name}.py"), "w", encoding="utf-8") as handle:
+                handle.write(text)
+        try:
+            os.rename(unfinished, target)
+        except OSError:
+            shutil.rmtree(unfinished, ignore_errors=True)  # somebody else was quicker
+    for name in os.listdir(base):
+        if name != mark and not name.startswith("."):
+            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
+    return target
 
 
 def unit_state(instance: str) -> str:
@@ -95,7 +115,7 @@ def launch(kind: str, instance: str, request: str, options: dict[str, Any]) -> D
     os.makedirs(host_job.JOBS_DIR, mode=0o755, exist_ok=True)
     code = _install_code(instance)
     host_job.write_atomically(
-        host_job.request_path(instance),
+        host_job.request_path(instance, job_id),
         json.dumps({"id": job_id, "job": kind, "instance": instance, "request": request, "options": options}),
         0o600,
     )
@@ -118,10 +138,12 @@ def launch(kind: str, instance: str, request: str, options: dict[str, Any]) -> D
         sys.executable,
         "-m",
         f"{_PACKAGE}.job_main",
-        host_job.request_path(instance),
+        host_job.request_path(instance, job_id),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
+        with contextlib.suppress(OSError):
+            os.unlink(host_job.request_path(instance, job_id))
         again = current(instance, kind, request)
         if again.action in ("join", "refuse"):
             return again  # somebody else was quicker

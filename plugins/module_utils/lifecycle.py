@@ -170,13 +170,12 @@ def judge_stop(unit: Unit, log: DrainLog, release: Release, served: bool) -> Sto
     code = unit.exit_code
     problems: list[str] = []
     notes: list[str] = []
-    if unit.result == "timeout" or (unit.result == "signal" and code == -9 and release.clean_exit_code != -9):
+    if unit.result == "timeout":
         limit = "" if unit.timeout_stop_s is None else f" of {unit.timeout_stop_s:g} s"
-        if unit.result == "timeout":
-            problems.append(
-                f"the grace period{limit} passed and systemd ended the server with SIGKILL; "
-                f"{_requests(log.remaining)} at the last count"
-            )
+        problems.append(
+            f"the grace period{limit} passed and systemd ended the server with SIGKILL; "
+            f"{_requests(log.remaining)} at the last count"
+        )
     if not served:
         return StopVerdict(clean=not problems, problems=tuple(problems), notes=tuple(notes))
     if log.forced is not None:
@@ -226,7 +225,7 @@ def judge_start(unit: Unit, first: Unit, first_restarts: int, ready: Probe | Non
     if unit.restarting or unit.restarts > first_restarts:
         times = "once" if unit.restarts <= 1 else f"{unit.restarts} times"
         return StartStep(dead=f"the server died and systemd has restarted it {times}")
-    if unit.active_state == "failed":
+    if unit.active_state == "failed" and unit.job == 0:
         return StartStep(dead=f"the unit failed ({unit.result}{_ended(unit)})")
     if unit.active_state == "inactive" and unit.job == 0:
         if not unit.condition_result:

@@ -55,7 +55,7 @@ def _masked(match: re.Match[str]) -> str:
 def redact_text(text: str, secrets: tuple[str, ...] = ()) -> str:
     """The text without the values of secret settings, and without the given secrets wherever they stand."""
     for secret in sorted((secret for secret in secrets if secret), key=len, reverse=True):
-        for form in {secret, repr(secret)[1:-1]}:
+        for form in (secret, repr(secret)[1:-1]):
             text = text.replace(form, MASK)
     text = _BEARER.sub(_masked, text)
     text = _ASSIGNED.sub(_masked, text)

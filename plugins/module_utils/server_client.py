@@ -18,6 +18,7 @@ from .redaction import redact, redact_text
 
 try:
     import requests
+    import urllib3
 
     REQUESTS_ERROR: str | None = None
 except ImportError as _error:
@@ -176,6 +177,8 @@ class ServerClient:
         self.total_s = total_s
         # The certificate of a server names the host, never the loopback address that it is probed on.
         self._verify = urlsplit(self.base_url).hostname not in _LOOPBACK
+        if not self._verify and self.base_url.startswith("https:"):
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
 
     # -- transport
 

@@ -115,9 +115,9 @@ class StartLog:
             for pattern, stage in _STAGES:
                 if pattern.search(message):
                     self.stage = stage
-            bar = _PROGRESS_BAR.match(message)
-            if bar is not None:
-                self.stage = f"{bar.group('what').strip()} {bar.group('percent')} %"
+            shown = _PROGRESS_BAR.match(message)
+            if shown is not None:
+                self.stage = f"{shown.group('what').strip()} {shown.group('percent')} %"
             self.phases = parse_timings(message) or self.phases
             pool = parse_pool(message)
             if pool:
@@ -350,6 +350,9 @@ _HARMLESS = re.compile(
     r"^\s*warnings\.warn|post-warmup freeze_gc failed|fall(?:ing)? ?back"
 )
 
+# Access-log lines of probes, and the usage text that comes before the complaint about an argument.
+_NOISE = re.compile(r'"GET /|^\s+\[--')
+
 # The last line of a Python traceback.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Failure)(?::|$)")
 
@@ -359,15 +362,15 @@ _REPORTS = ("EOFError", "BrokenPipeError", "KeyboardInterrupt")
 # Lines that only say that something else failed. Used when the log holds nothing better.
 _GENERIC: tuple[_Cause, ...] = (
     _cause(
+        "killed_for_memory",
+        r"A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'",
+        "The kernel ended the server for lack of memory: raise the instance's memory limit or free the host.",
+    ),
+    _cause(
         "scheduler_killed",
         r"scheduler died during initialization \(exit code: -9\)",
         "The scheduler was killed from outside. Most often the kernel ended it for lack of memory: compare the "
         "instance's memory limit with what a start needs, and see the kernel log.",
-    ),
-    _cause(
-        "killed_for_memory",
-        r"A process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'",
-        "The kernel ended the server for lack of memory: raise the instance's memory limit or free the host.",
     ),
     _cause(
         "scheduler_died",
@@ -431,7 +434,7 @@ def explain(lines: Sequence[str]) -> Explanation | None:
 
 def tail(lines: Sequence[str], count: int = 15) -> list[str]:
     """The last lines that say something, without access-log noise, each cut to a readable length."""
-    telling = [line for line in lines if line.strip() and '"GET /' not in line and not _LAUNCHED.search(line)]
+    telling = [line for line in lines if line.strip() and not _NOISE.search(line) and not _LAUNCHED.search(line)]
     return [_shortened(line) for line in telling[-count:]]
 
 

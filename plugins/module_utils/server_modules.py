@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from . import host_job, job_launch, lifecycle, live_state, start_job, stop_job
@@ -31,12 +32,17 @@ def _run(kind: str, params: dict[str, Any], options: dict[str, Any]) -> dict[str
     instance, request = params["instance"], params["request"]
     if not INSTANCE_NAME.match(instance):
         raise EngineError("bad_instance", f"Instance name {instance!r} does not match {INSTANCE_NAME.pattern}.")
+    if os.geteuid() != 0:
+        raise EngineError(
+            "not_root", f"The {kind} of an instance needs root on the host, this is user {os.geteuid()}: set become."
+        )
     given = {name: value for name, value in options.items() if value is not None}
     decision = job_launch.launch(kind, instance, request, given)
     if decision.action == "refuse":
         raise EngineError("busy", decision.msg)
     status = decision.status
-    assert status is not None
+    if status is None:
+        raise AssertionError("a job that is launched, joined or finished has a status")
     joined = decision.action != "launch"
     if decision.action == "finished":
         return {**host_job.outcome(status), "joined": True}

@@ -161,6 +161,8 @@ def _start(options: StartOptions, planned: Plan, reporter: Reporter) -> tuple[sy
         first_restarts = 0
         reporter.progress(f"starting {desired.unit}")
         result["changed"] = True
+        if planned.state == lifecycle.RESTARTING:
+            systemd.stop_and_wait(desired.unit, _STOP_OF_A_DEAD_START_S)
         systemd.queue_start(desired.unit)
     watch = _Watch(desired, first, first_restarts, planned.joins)
     while True:
@@ -200,6 +202,7 @@ class _Watch:
         self.log = server_log.StartLog()
         self.cursor: str | None = None
         self.invocation = first.invocation_id if joined else ""
+        self.begun_epoch = time.time()
         self._log_read = 0.0
 
     def look(self, elapsed_s: float) -> lifecycle.StartStep:
@@ -225,7 +228,7 @@ class _Watch:
         journal.flush()
         if self.invocation:
             return journal.of_invocation(self.invocation, last=_LINES_FOR_AN_EXPLANATION).lines
-        return journal.of_unit(self.desired.unit, last=200).lines
+        return journal.of_unit(self.desired.unit, self.begun_epoch, last=200).lines
 
 
 def _dead(desired: Desired, watch: _Watch, why: str, result: dict[str, Any]) -> EngineError:

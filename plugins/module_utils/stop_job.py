@@ -20,6 +20,7 @@ _RESUME_LIMIT_S = 10.0
 _ABORT_LIMIT_S = 30.0
 _MARGIN_S = 20.0
 _KILL_LIMIT_S = 20.0
+_LINES_OF_A_DRAIN = 5000
 
 
 @dataclass(frozen=True)
@@ -71,19 +72,26 @@ class _Stop:
         self.options = options
         self.desired = planned.desired
         self.unit = planned.unit
-        self.client = planned.client
+        self._client = planned.client
         self.state = planned.state
         self.reporter = reporter
         self.result = reporter.result
         self.policy = options.on_timeout or planned.desired.drain_on_timeout
         self.limit_s = planned.desired.drain_timeout_s if options.drain_timeout_s is None else options.drain_timeout_s
+        self.rises = 0
         self.gave_up = False  # what ran was ended on purpose, or could not be drained and had to go
+
+    @property
+    def client(self) -> ServerClient:
+        """The server's API; only asked of a server that has one, which a stopped one has not."""
+        if self._client is None:
+            raise AssertionError("a server without an API is not drained")
+        return self._client
 
     # -- before the signal
 
     def revive(self) -> None:
         """Resumes a paused server and probes an unhealthy one, so that SIGTERM does not lose what it has."""
-        assert self.client is not None
         self.reporter.progress(f"the server is {self.state}: resuming its generation and probing its health")
         release = self.desired.release
         try:
@@ -124,7 +132,6 @@ class _Stop:
 
     def _give_up(self, why: str) -> None:
         """Ends what runs through the API, counted; the operator's policy says so."""
-        assert self.client is not None
         self.gave_up = True
         busy = None
         try:
@@ -143,7 +150,6 @@ class _Stop:
 
     def drain(self) -> None:
         """Waits until nothing runs or waits; on timeout the policy decides, before any signal."""
-        assert self.client is not None
         watch = lifecycle.DrainWatch(limit_s=self.limit_s)
         begun = time.monotonic()
         trouble: EngineError | None = None
@@ -159,6 +165,7 @@ class _Stop:
                 watch.zeros = 0
             self.result["running_at_leave"] = watch.running_at_leave
             self.result["waiting_at_leave"] = watch.waiting_at_leave
+            self.rises = watch.rises
             if watch.drained:
                 return
             if trouble is not None and systemd.show(self.desired.unit).stopped:
@@ -208,7 +215,6 @@ class _Stop:
 
     def _await_idle(self) -> None:
         """After an abort the requests end within a step or two of the scheduler."""
-        assert self.client is not None
         end = time.monotonic() + _ABORT_LIMIT_S
         while time.monotonic() < end:
             try:
@@ -223,12 +229,15 @@ class _Stop:
     def stop(self, served: bool) -> None:
         unit_name, release = self.desired.unit, self.desired.release
         first = systemd.show(unit_name)
-        cursor = journal.of_invocation(first.invocation_id, last=1).cursor
         log = server_log.DrainLog()
-        if first.active_state != "deactivating":
+        if first.active_state == "deactivating":
+            # Its drain began before us.
+            entries = journal.of_invocation(first.invocation_id, last=_LINES_OF_A_DRAIN)
+            log.feed(entries.lines, release)
+            cursor = entries.cursor
+        else:
+            cursor = journal.of_invocation(first.invocation_id, last=1).cursor
             systemd.queue_stop(unit_name)
-        elif served:
-            cursor = None  # its drain began before us: read it from the start
         self.result["changed"] = True
         grace_s = first.timeout_stop_s if first.timeout_stop_s is not None else self.desired.grace_period_s
         begun = time.monotonic()
@@ -365,6 +374,7 @@ def run(options: StopOptions, reporter: Reporter) -> None:
         running_at_leave=result["running_at_leave"],
         waiting_at_leave=result["waiting_at_leave"],
         aborted=result["aborted"],
+        rises=stop.rises,
         skipped=not options.drain,
     )
     reporter.begin("stop", "sending SIGTERM" if todo.stop else todo.why)
@@ -385,7 +395,6 @@ def run(options: StopOptions, reporter: Reporter) -> None:
 
 def _count(stop: _Stop) -> None:
     """What runs and waits, for the record, where no drain is wanted."""
-    assert stop.client is not None
     try:
         loads = stop.client.loads()
     except EngineError as error:

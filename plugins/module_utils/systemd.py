@@ -4,6 +4,9 @@
 
 """Reads units with `systemctl show` and queues starts and stops; decides nothing."""
 
+# A host job runs this too, where there is no AnsibleModule.
+# pylint: disable=ansible-bad-function
+
 from __future__ import annotations
 
 import contextlib
@@ -164,7 +167,13 @@ def run(command: Sequence[str], timeout_s: float = 30.0) -> str:
     """Runs a systemd tool and returns its output; a failure says what the tool said."""
     try:
         done = subprocess.run(
-            list(command), capture_output=True, text=True, timeout=timeout_s, check=False, env=_environment()
+            list(command),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env=_environment(),
         )
     except FileNotFoundError as error:
         raise EngineError(

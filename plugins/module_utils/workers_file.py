@@ -76,7 +76,7 @@ def update(path: str, url: str, state: str, write: bool = True) -> tuple[list[st
     if not write:
         before = read(path)
         return before, with_worker(before, url, state)
-    with _locked(os.path.dirname(path) or "."):
+    with locked(os.path.dirname(path)):
         before = read(path)
         after = with_worker(before, url, state)
         if after != before or not os.path.exists(path):
@@ -85,10 +85,10 @@ def update(path: str, url: str, state: str, write: bool = True) -> tuple[list[st
 
 
 @contextlib.contextmanager
-def _locked(directory: str) -> Iterator[None]:
-    """The directory itself is the lock: a lock file would stay behind, and the file itself is replaced."""
+def locked(directory: str) -> Iterator[None]:
+    """One task at a time. The directory is the lock: a lock file would stay behind, and the file itself is replaced."""
     try:
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        handle = os.open(directory or ".", os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise GatewayError(
             "workers_file",

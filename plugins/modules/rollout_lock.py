@@ -48,6 +48,11 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  ledger:
+    description:
+      - Where the controller writes whether the claim holds, with keys C(path), C(run), C(replica) and C(host).
+      - Handled on the controller, never sent to the host.
+    type: dict
 seealso:
   - module: serving.sglang.rollout_plan
 """
@@ -99,6 +104,7 @@ def main() -> None:
             # The tokens name claims, they open nothing.
             "break_tokens": {"type": "list", "elements": "str", "default": [], "no_log": False},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "ledger": {"type": "dict"},
         },
         supports_check_mode=True,
     )

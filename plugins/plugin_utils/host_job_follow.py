@@ -150,7 +150,8 @@ class Follower:
 
     def _recorded(self, job_id: str, step: dict[str, Any]) -> bool:
         """True when an earlier run of the controller wrote this step of this job already."""
-        assert self.line is not None
+        if self.line is None:
+            raise AssertionError("without a ledger nothing is recorded")
         return any(
             line.run == self.line["run"]
             and line.replica == self.line["replica"]

@@ -226,9 +226,9 @@ def test_only_hosts_leaves_the_rest_but_counts_it():
 
 
 def test_the_plan_is_shown():
-    result = plan([member(1, restart_pending=True), member(2)], unreachable=["h3"])
+    result = plan([member(1, restart_pending=True), member(2)], only=["r1"])
     text = "\n".join(rollout.render_plan(result))
-    for words in (NEW, "wave 1: r1 on h1/main", "restart pending", "REFUSED", "h3"):
+    for words in (NEW, "wave 1: r1 on h1/main", "restart pending", "skipped: r2: not chosen"):
         assert words in text
 
 
