@@ -93,7 +93,6 @@ HEADER = '''# Copyright (c) 2026, serving.sglang contributors
 from __future__ import annotations
 
 # fmt: off
-# ruff: noqa: E501
 '''
 
 

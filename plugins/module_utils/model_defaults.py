@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 # fmt: off
-# ruff: noqa: E501
 DEFAULTS: dict[str, dict[str, dict[str, float]]] = {'deepseek_v2': {'': {'first_k_dense_replace': 0,
                       'hidden_size': 4096,
                       'intermediate_size': 11008,
