@@ -179,10 +179,10 @@ def outside_shares(case: Case) -> list[Share]:
     """What runs beside weights and pool."""
     machine = case.machine
     if machine.needed_outside_gib is not None:
-        shares = [Share("outside", machine.needed_outside_gib, "measured beside weights and pool")]
+        shares = [Share("runtime", machine.needed_outside_gib, "measured beside weights and pool")]
     elif _by_the_rule(case):
         slack = (1 - case.automatic.value) * machine.memory.before_gib
-        shares = [Share("outside", slack, "what the automatic rule leaves of what is free")]
+        shares = [Share("runtime", slack, "what the automatic rule leaves of what is free")]
     else:
         shares = [Share(term.name, term.mib / 1024, term.why) for term in rule_terms(case) if term.name != "floor"]
     if machine.neighbours_may_take_gib:
@@ -269,16 +269,16 @@ def _lines(case: Case, bounds: Window, fraction: float | None, source: str, pool
     if fraction is None or pool is None:
         helps = "; ".join(remedy.text for remedy in bounds.remedies) or "a larger card"
         return (bounds.text(), f"missing: {bounds.missing_gib:.2f} GiB", f"what would open it: {helps}")
-    return (_why(case, fraction, source), _pool_line(pool), bounds.text())
+    return (_why(case, bounds, fraction, source), _pool_line(pool), bounds.text())
 
 
-def _why(case: Case, fraction: float, source: str) -> str:
+def _why(case: Case, bounds: Window, fraction: float, source: str) -> str:
     automatic, machine = case.automatic, case.machine
     if source == "automatic":
         return f"{fraction:g}: SGLang's own value, {rule_sum(automatic)}"
     if source == "proven":
         return f"{fraction:g}: proven under load before; SGLang's own value is {automatic.value:g}"
-    outside = " + ".join(f"{share.gib:.1f} {share.name}" for share in outside_shares(case))
+    outside = " + ".join(f"{share.gib:.1f} {share.name}" for share in bounds.outside)
     text = f"{fraction:g}: {machine.kind} memory, {machine.memory.before_gib:.2f} GiB free must leave {outside} GiB"
     if machine.kind == UNIFIED and fraction >= UNIFIED_START:
         return text + f"; it starts below 0.7 and rises on evidence (SGLang's own value is {automatic.value:g})"

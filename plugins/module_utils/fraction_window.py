@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # SGLang prints and takes three decimals; a fourth would be lost in every message.
 STEP = 0.001
@@ -33,6 +33,7 @@ class Remedy:
     name: str
     gib: float
     text: str
+    enough: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def window(
     low_exact = sum(share.gib for share in inside) / before_gib
     high_exact = 1 - sum(share.gib for share in outside) / before_gib
     low = max(_up(low_exact), STEP, at_least)
-    if low <= low_exact:
+    if low <= low_exact and low > at_least:
         low += STEP
     high = min(_down(high_exact), 1 - STEP)
     if at_most is not None:
@@ -106,7 +107,16 @@ def window(
         high_exact=high_exact,
         low=round(low, 3),
         high=high if at_most is not None else round(high, 3),
-        remedies=tuple(sorted(remedies, key=lambda remedy: -remedy.gib)) if empty else (),
+        remedies=_remedies(remedies, (low_exact - high_exact) * before_gib) if empty else (),
+    )
+
+
+def _remedies(remedies: Sequence[Remedy], missing_gib: float) -> tuple[Remedy, ...]:
+    """The remedies, largest first, each marked when it is enough alone."""
+    ordered = sorted(remedies, key=lambda remedy: -remedy.gib)
+    return tuple(
+        replace(remedy, enough=True, text=remedy.text + " (enough alone)") if remedy.gib > missing_gib else remedy
+        for remedy in ordered
     )
 
 
