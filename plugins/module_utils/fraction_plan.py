@@ -59,6 +59,25 @@ class Options:
     kept: Mapping[str, Any] | None = None
 
 
+def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan from the options of the module `mem_fraction`."""
+    values = {name: value for name, value in params.items() if name in Options.__dataclass_fields__}
+    readings = params.get("readings")
+    for name in ("capacity_mib", "free_mib", "weights_gib"):
+        value = values.get(name)
+        if value is not None and not (value > 0 and value != float("inf")):
+            raise PoolError(f"{name}: {value} is not a positive number")
+    if values.get("wanted_tokens", 0) < 0 or any(tokens <= 0 for tokens in values.get("request_tokens") or ()):
+        raise PoolError("wanted_tokens and request_tokens: a number of tokens is not negative, and a request has some")
+    values["policy"] = params["mem_fraction"]
+    values["environment"] = {str(key): str(value) for key, value in (params.get("environment") or {}).items()}
+    values["readings"] = machine.readings_from(readings) if readings else None
+    result = plan(Options(**values))
+    # Ansible shows what is called `warnings` itself, as its own.
+    result["warnings_found"] = result.pop("warnings")
+    return result
+
+
 def plan(options: Options) -> dict[str, Any]:
     """The fraction with its reasons, the pool it leads to, the window it lies in, and what to watch."""
     release = memory_release_for(options.version)

