@@ -29,8 +29,11 @@ def lock_failure(hosts, hostvars, name):
     return "The rollout does not begin; no replica was touched. " + " ".join(troubles)
 
 
-def ledger_target(member, rollout, step=None, host=None, reason=None):
-    """Where an action writes the steps of ``member`` in the ledger of ``rollout``."""
+def ledger_target(member, rollout, step=None, host=None, reason=None, seen=()):
+    """Where an action writes the steps of ``member`` in the ledger of ``rollout``.
+
+    ``seen`` are the results of ``rollout_record`` for the members that leave: what ran there goes into the detail.
+    """
     try:
         target = {
             "path": rollout["ledger"],
@@ -46,6 +49,9 @@ def ledger_target(member, rollout, step=None, host=None, reason=None):
         target["step"] = step
     if reason:
         target["reason"] = reason
+    for result in seen:
+        if (result["member"]["host"], result["member"]["instance"]) == (member["host"], member["instance"]):
+            target["detail"] = {"running": result.get("running"), "waiting": result.get("waiting")}
     return target
 
 

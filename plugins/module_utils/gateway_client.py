@@ -88,7 +88,16 @@ class GatewayClient(ServerClient):
         return self._parsed(method, path, code, text, expected)
 
     def _answer(self, method: str, path: str, body: Any = None, total_s: float | None = None) -> tuple[int, str]:
-        code, content = self._exchange(method, path, body, False, total_s or self.total_s, False)
+        try:
+            code, content = self._exchange(method, path, body, False, total_s or self.total_s, False)
+        except EngineError as error:
+            if error.kind != "refused":
+                raise
+            raise GatewayError(
+                "refused",
+                f"Nothing listens at {self.base_url} (connection refused). Start the gateway (systemctl start "
+                "sglang-gateway), or set url to where it is.",
+            ) from error
         return code, content.decode("utf-8", "replace")
 
     def _parsed(self, method: str, path: str, code: int, text: str, expected: tuple[int, ...]) -> Any:

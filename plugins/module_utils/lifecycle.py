@@ -122,6 +122,7 @@ class DrainWatch:
     running_at_leave: int | None = None
     waiting_at_leave: int | None = None
     lowest: int | None = None
+    used_tokens: int | None = None
     rises: int = 0
     report_age_s: float | None = None
 
@@ -133,7 +134,10 @@ class DrainWatch:
         self.lowest = loads.busy if self.lowest is None else min(self.lowest, loads.busy)
         self.running, self.waiting = loads.running, loads.waiting
         self.report_age_s = None if loads.published_at is None else max(0.0, now_epoch - loads.published_at)
-        self.zeros = self.zeros + 1 if loads.busy == 0 else 0
+        # A long prompt that is computed in pieces is neither running nor waiting: its tokens grow.
+        still = self.used_tokens in (None, loads.used_tokens)
+        self.used_tokens = loads.used_tokens
+        self.zeros = self.zeros + 1 if loads.busy == 0 and still else 0
 
     @property
     def drained(self) -> bool:

@@ -106,7 +106,7 @@ def rollout(lines: Sequence[ledger.Line]) -> list[str]:
             [replica]
             + [f"{seconds[step]:.1f}" if step in seconds else None for step in TIMED_STEPS]
             + [
-                facts.get("running_at_leave"),
+                facts.get("running", facts.get("running_at_leave")),
                 facts.get("exit_code"),
                 len(drain_lines) if isinstance(drain_lines, list) else drain_lines,
                 facts.get("overhead_s"),

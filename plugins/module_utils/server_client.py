@@ -115,6 +115,7 @@ class Loads:
     token_usage: float
     max_total_num_tokens: int
     published_at: float | None
+    used_tokens: int = 0
     version: str | None = None
     ranks: int = 1
 
@@ -131,7 +132,7 @@ def parse_loads(data: Any) -> Loads:
             "malformed",
             "/v1/loads answered without a list of loads. Is this SGLang? Releases with /v1/loads are supported.",
         )
-    running = waiting = tokens = 0
+    running = waiting = tokens = used = 0
     usage = 0.0
     stamps: list[float] = []
     for load in loads:
@@ -140,9 +141,11 @@ def parse_loads(data: Any) -> Loads:
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise EngineError("malformed", f"/v1/loads: {name} is {value!r}, expected a number of requests.")
         running += load["num_running_reqs"]
-        waiting += load["num_waiting_reqs"]
-        tokens += load.get("max_total_num_tokens") or 0
-        usage = max(usage, float(load.get("token_usage") or 0.0))
+        waiting += load["num_waiting_reqs"] + _count(load.get("disaggregation"), "prefill_inflight_queue_reqs")
+        tokens += _count(load, "max_total_num_tokens")
+        used += _count(load, "num_used_tokens")
+        share = load.get("token_usage")
+        usage = max(usage, float(share)) if isinstance(share, (int, float)) else usage
         stamp = load.get("timestamp")
         if isinstance(stamp, (int, float)) and stamp > 0:
             stamps.append(float(stamp))
@@ -155,7 +158,14 @@ def parse_loads(data: Any) -> Loads:
         published_at=min(stamps) if len(stamps) == len(loads) else None,
         version=version if isinstance(version, str) else None,
         ranks=len(loads),
+        used_tokens=used,
     )
+
+
+def _count(part: Any, name: str) -> int:
+    """An optional figure; what is missing or not a number counts as none."""
+    value = part.get(name) if isinstance(part, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 class ServerClient:
@@ -277,7 +287,7 @@ class ServerClient:
     # -- what SGLang offers
 
     def loads(self) -> Loads:
-        return parse_loads(self.call("GET", "/v1/loads?include=core"))
+        return parse_loads(self.call("GET", "/v1/loads?include=core,disagg"))
 
     def server_info(self) -> dict[str, Any]:
         """The resolved arguments and live state, redacted. Hangs with a hung scheduler: bounded like every call."""

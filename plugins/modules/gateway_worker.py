@@ -20,6 +20,8 @@ description:
     that is restarted at any moment comes back without a worker that is leaving.
   - A gateway accepts any address, and then tries for half an hour to reach it, which nothing calls off. So a worker is
     only added once it answers on C(/ready) (C(/health) where there is no C(/ready)), seen from the gateway's host.
+  - A worker that a gateway is still trying to add is in no list, and its try cannot be called off. Taking it out takes
+    it out of the file alone.
   - A gateway that is just being restarted is waited for.
 options:
   url:
@@ -61,7 +63,7 @@ options:
     default: 1
   worker_api_key:
     description:
-      - The key that the gateway shows to the worker. The default is O(api_key).
+      - The key that the gateway shows to the worker. The default is O(api_key). An empty string is no key.
       - A gateway shows the key that its client sent on to the worker, and after a restart it shows each worker its own
         C(--api-key). So a gateway and its workers need the same key, unless the workers have none.
     type: str
@@ -208,7 +210,7 @@ def main() -> None:
             state=options["state"],
             timeout_s=options["timeout_s"],
             settle_s=options["drain_settle_s"],
-            worker_api_key=options["worker_api_key"] or options["api_key"],
+            worker_api_key=options["api_key"] if options["worker_api_key"] is None else options["worker_api_key"],
             wait=options["wait"],
         )
         client = GatewayClient(options["url"], options["api_key"])

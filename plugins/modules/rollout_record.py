@@ -81,6 +81,14 @@ why:
   description: Why it does not serve; empty when it does.
   returned: success
   type: str
+running:
+  description: Requests that ran when the instance was about to leave; none when the server did not tell.
+  returned: success
+  type: int
+waiting:
+  description: Requests that waited then.
+  returned: success
+  type: int
 overhead_s:
   description: Seconds the replica took beyond SGLang's own drain and start and the declared waits.
   returned: when O(ledger) is given and O(step) is V(done) or V(failed)
@@ -109,8 +117,8 @@ def main() -> None:
     try:
         if not module.check_mode:
             rollout_state.check_lock(module.params["token"])
-        serves, why = serving.check(instance)
-        if module.params["require_serving"] and not serves:
+        now = serving.check(instance, with_requests=step == "leaving")
+        if module.params["require_serving"] and not now.serves:
             step = "failed"
         record = rollout_state.read_record(instance)
         changed = not record or record.get("run") != run or record.get("step") != step
@@ -123,15 +131,15 @@ def main() -> None:
             msg=f"the rollout record in {rollout_state.DIRECTORY} cannot be written: {error}. Make room or repair the "
             "directory, then run again"
         )
-    if module.params["require_serving"] and not serves:
+    if module.params["require_serving"] and not now.serves:
         module.fail_json(
-            msg=f"instance {instance} stopped serving after it had been verified: {why}. "
+            msg=f"instance {instance} stopped serving after it had been verified: {now.why}. "
             f"Look at its log: journalctl -u sglang-{instance}",
             serving=False,
-            why=why,
+            why=now.why,
             changed=changed,
         )
-    module.exit_json(changed=changed, serving=serves, why=why)
+    module.exit_json(changed=changed, serving=now.serves, why=now.why, running=now.running, waiting=now.waiting)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ class CarefulAction(ActionBase):
     def write_ledger(target, step, ok, elapsed_s, detail=None):
         """Append a step to the ledger that ``pop_ledger`` returned; nothing when there is none."""
         if target:
+            detail = {**(target.get("detail") or {}), **(detail or {})}
             ledger.append(target["path"], target["run"], target["replica"], target["host"], step, ok, elapsed_s, detail)
 
     @staticmethod

@@ -26,6 +26,8 @@ display = Display()
 
 POLL_S = 1.0
 REPEAT_S = 10.0
+# After so many answers in a row that are none, nobody waits for a better one.
+UNREADABLE_LOOKS = 60
 # Between two attempts to reach a host again.
 RETRY_S = 2.0
 _MARK = "--sglang-job--"
@@ -162,10 +164,14 @@ class Follower:
 
     def follow(self, job_id: str) -> dict[str, Any]:
         """Waits for the end of a job and returns the result of the task."""
+        unreadable = 0
         while True:
             seen = self.look(job_id, True)
             if seen.status is not None and seen.status.id == job_id:
                 self.record(seen.status)
+            unreadable = unreadable + 1 if seen.status is None else 0
+            if unreadable >= UNREADABLE_LOOKS:
+                seen = host_job.Look("lost", reason=f"its status cannot be read: {seen.reason}")
             if seen.state == "ended" and seen.status is not None:
                 return host_job.outcome(seen.status)
             if seen.state == "lost":
@@ -186,6 +192,9 @@ class Follower:
                 f"Whether the {self.kind} of instance {self.instance} was begun there is not known: see "
                 f"`systemctl status {unit}` on the host."
             )
+        how = f"Host {self.host} could not be reached for {lost.seconds:.0f} s"
+        if lost.seconds < 1:
+            how = f"The connection to host {self.host} broke"
         return {
             "failed": True,
             "changed": begun,
@@ -193,7 +202,7 @@ class Follower:
             "kind": "lost_connection",
             "instance": self.instance,
             "steps": [],
-            "msg": f"Host {self.host} could not be reached for {lost.seconds:.0f} s ({lost.reason.strip()}). {what}",
+            "msg": f"{how} ({lost.reason.strip()}). {what}",
         }
 
 
@@ -216,7 +225,7 @@ class HostJobAction(ActionBase):
             result.update(self._execute_module(module_name=name, module_args=args, task_vars=task_vars))
             return result
         options = self._options(args)
-        host = str(task_vars.get("inventory_hostname") or self._play_context.remote_addr)
+        host = str(self._task.delegate_to or task_vars.get("inventory_hostname") or self._play_context.remote_addr)
         follower = Follower(
             self._shell_command,
             self.KIND,

@@ -143,6 +143,7 @@ def _inventory(fleet: Fleet) -> str:
         f"    ansible_ssh_private_key_file: {fleet.key}",
         f"    ansible_ssh_common_args: -F {fleet.ssh_config}",
         f"    ansible_ssh_args: -o ControlMaster=auto -o ControlPersist=60s -o ControlPath={fleet.state}/cm-%C",
+        "    ansible_pipelining: true",
         "    ansible_python_interpreter: /usr/bin/python3",
         "  children:",
     ]

@@ -147,7 +147,7 @@ def test_what_does_not_exist_is_said(fleet: str) -> None:
     assert "cannot name a fleet" in hosts("down", fleet="No/good", check=False).stderr
 
 
-@pytest.mark.parametrize("delay_s", [0.2, 0.6, 1.2])
+@pytest.mark.parametrize("delay_s", [0.1, 0.2, 0.3, 0.6, 1.2])
 def test_an_interrupted_up_leaves_nothing(delay_s: float) -> None:
     name = "selftest-int"
     making = subprocess.Popen(
@@ -155,8 +155,9 @@ def test_an_interrupted_up_leaves_nothing(delay_s: float) -> None:
     )
     time.sleep(delay_s)
     making.send_signal(signal.SIGINT)
+    making.send_signal(signal.SIGTERM)
     # Before Python has set itself up, the signal ends it.
-    assert making.wait(60) in (130, -signal.SIGINT)
+    assert making.wait(60) in (130, 143, -signal.SIGINT, -signal.SIGTERM)
     assert traces(name) == []
 
 
@@ -172,6 +173,15 @@ def test_down_removes_what_a_killed_up_left(fleet: str) -> None:
     hosts("down", fleet=name)
     assert traces(name) == []
     assert "is not there" in hosts("down", fleet=name).stdout
+
+
+def test_prune_spares_what_runs(fleet: str) -> None:
+    name = "selftest-off"
+    hosts("up", fleet=name)
+    hosts("kill", "h1", fleet=name)
+    subprocess.run([HOSTS, "prune"], check=True, stdout=subprocess.DEVNULL)
+    assert traces(name) == []
+    on("h1", "true")
 
 
 def test_down_ends_what_still_runs_in_the_fleets_network() -> None:

@@ -33,6 +33,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("SGLANG_TEST_CACHE", "/var/cache/serving-sglang"))
 LAUNCHER = CHECKOUT / "roles" / "sglang_gateway" / "files" / "launch.py"
 SMG = "1.13.0"
+ROUTER = "0.3.2"
 KEY = "the-key-of-this-test"
 TOKEN_S = 0.02
 
@@ -231,16 +232,20 @@ def until(holds: Any, what: str, limit_s: float = 15.0) -> float:
     raise AssertionError(f"not within {limit_s:g} s: {what}")
 
 
-@pytest.fixture(scope="session")
-def smg_python() -> Path:
-    """The interpreter of an environment with the published gateway, made once below the cache."""
-    environment = CACHE / f"smg-{SMG}-py{sys.version_info.major}.{sys.version_info.minor}"
+def environment_with(package: str, version: str, module: str) -> Path:
+    """The interpreter of an environment with a published gateway, made once below the cache."""
+    environment = CACHE / f"{package}-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
     python = environment / "bin" / "python"
-    check = [python, "-c", f"import smg.cli, importlib.metadata as m; assert m.version('smg') == '{SMG}'"]
+    check = [python, "-c", f"import {module}, importlib.metadata as m; assert m.version('{package}') == '{version}'"]
     if not python.exists() or subprocess.run(check, check=False, capture_output=True).returncode != 0:
         subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", f"smg=={SMG}"], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", f"{package}=={version}"], check=True)
     return python
+
+
+@pytest.fixture(scope="session")
+def smg_python() -> Path:
+    return environment_with("smg", SMG, "smg.cli")
 
 
 @pytest.fixture
@@ -498,6 +503,29 @@ def test_what_the_gateway_says_of_itself(gateway, worker):
 def test_something_else_on_the_port(worker):
     with pytest.raises(EngineError, match="gateway's own port"):
         bring_about(GatewayClient(worker.url), Wanted(url=worker.url, state="present"), None, False)
+
+
+@pytest.mark.full
+def test_the_older_gateway(make_worker, tmp_path):
+    """sglang-router has no settle time: a worker that left is gone at once, and what runs there is answered."""
+    python = environment_with("sglang-router", ROUTER, "sglang_router")
+    worker, port = make_worker().start(), free_port()
+    words = ["--host", "127.0.0.1", "--port", port, "--prometheus-port", free_port(), "--disable-retries"]
+    with (tmp_path / "router.log").open("wb") as log:
+        command = [python, "-m", "sglang_router.launch_router", *map(str, words)]
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        client = GatewayClient(f"http://127.0.0.1:{port}")
+        until(lambda: client.workers() == [], "it answers", 60)
+        file = str(tmp_path / "workers.env")
+        for state, changed in (("present", True), ("present", False), ("absent", True), ("absent", False)):
+            done = bring_about(client, Wanted(url=worker.url, state=state, timeout_s=20), file, False)
+            assert done["changed"] is changed
+            assert client.ready() is (state == "present")
+        assert client.version() is None
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_no_gateway_on_the_port(tmp_path):

@@ -121,6 +121,29 @@ def test_a_job_that_is_killed_has_a_clear_end(serving):
     assert serving.info()["state"] == "up"
 
 
+def test_a_hung_scheduler_hangs_nobody_and_is_revived_when_it_lives(serving):
+    with serving.frozen_scheduler():
+        assert serving.http("GET", "/health_generate", limit=30)[0] == 503
+        begun = time.monotonic()
+        entry = serving.info()
+        assert time.monotonic() - begun < 30
+        assert entry["state"] == "unhealthy"
+        assert entry["main_pid"]
+        kept = serving.module("server_stop", instance="main", on_timeout="fail")
+        assert kept["failed"]
+        assert kept["kind"] == "unhealthy"
+        assert "Nothing was signalled" in kept["msg"]
+    # SIGTERM now would lose what runs: the server must be healthy again before it may be drained.
+    serving.slow_down(0.02)
+    load = serving.load(1, 400)
+    result = serving.module("server_stop", instance="main", drain_timeout_s=1, on_timeout="fail")
+    serving.slow_down(0)
+    assert result["state_found"] == "unhealthy"
+    assert result["kind"] == "drain_timeout"
+    assert load.answers()[0]["whole"]
+    assert serving.info()["state"] == "up"
+
+
 def test_an_abort_is_counted(serving):
     serving.slow_down(0.02)
     load = serving.load(3, 4000)
@@ -136,6 +159,7 @@ def test_an_abort_is_counted(serving):
 
 
 def test_a_stop_follows_a_stream_and_outlives_its_controller(serving):
+    serving.slow_down(0.005)
     load = serving.load(1, 2000)
     options = {"instance": "main", "drain": False, "request": "test/main"}
     process, _path = serving.begin("server_stop", **options)
@@ -164,24 +188,6 @@ def test_a_paused_server_is_resumed_and_drained(serving):
     assert result["exit_code"] == 0
 
 
-def test_a_hung_scheduler_hangs_nobody_and_is_stopped_only_when_it_is_alive_again(serving):
-    with serving.frozen_scheduler():
-        assert serving.http("GET", "/health_generate", limit=30)[0] == 503
-        begun = time.monotonic()
-        entry = serving.info()
-        assert time.monotonic() - begun < 30
-        assert entry["state"] == "unhealthy"
-        assert entry["main_pid"]
-        kept = serving.module("server_stop", instance="main", on_timeout="fail")
-        assert kept["failed"]
-        assert kept["kind"] == "unhealthy"
-        assert "Nothing was signalled" in kept["msg"]
-    result = serving.module("server_stop", instance="main")
-    assert not result.get("failed"), result["msg"]
-    assert result["state_found"] == "unhealthy"
-    assert result["clean"]
-
-
 @pytest.mark.full
 def test_a_host_that_is_cut_off_goes_on_and_is_found_again(serving):
     serving.slow_down(0.02)
@@ -199,3 +205,51 @@ def test_a_host_that_is_cut_off_goes_on_and_is_found_again(serving):
     assert not result.get("failed"), result["msg"]
     assert result["joined"]
     assert load.answers()[0]["tokens"] == 500
+
+
+@pytest.mark.full
+def test_a_grace_period_that_is_too_short_is_told_as_a_loss(serving):
+    drop_in = "/run/systemd/system/sglang-main.service.d"
+    serving.shell(
+        f"mkdir -p {drop_in}; printf '[Service]\\nTimeoutStopSec=4\\n' > {drop_in}/short.conf; systemctl daemon-reload"
+    )
+    try:
+        serving.slow_down(0.02)
+        load = serving.load(1, 4000)
+        result = serving.module("server_stop", instance="main", drain=False)
+    finally:
+        serving.shell(f"rm -r {drop_in}; systemctl daemon-reload")
+    assert result["failed"]
+    assert result["kind"] == "unclean_stop"
+    assert "grace period of 4 s passed" in result["msg"]
+    assert result["clean"] is False
+    assert not load.answers()[0]["whole"]
+    assert serving.info()["state"] == "stopped"
+
+
+@pytest.mark.full
+def test_a_limit_that_does_not_hold_fails_the_start(host):
+    host.shell(
+        "python3 - <<'END'\n"
+        "import json\n"
+        "data = json.load(open('/etc/sglang/main.json'))\n"
+        "data['limits']['memory_max_bytes'] //= 2\n"
+        "json.dump(data, open('/etc/sglang/main.json', 'w'))\n"
+        "END"
+    )
+    result = host.module("server_start", instance="main")
+    assert result["failed"]
+    assert result["kind"] == "limit_mismatch"
+    assert "asked for 4294967296 bytes (4.00 GiB), the kernel holds 8589934592 bytes" in result["msg"]
+    assert host.info()["state"] == "stopped"
+
+
+@pytest.mark.full
+def test_a_server_that_is_still_starting_is_simply_stopped(host):
+    host.shell("systemctl start --no-block sglang-main; sleep 3")
+    assert host.info()["state"] == "loading"
+    result = host.module("server_stop", instance="main")
+    assert not result.get("failed"), result["msg"]
+    assert result["state_found"] == "starting"
+    assert host.info()["state"] == "stopped"
+    assert host.shell("pgrep -fc 'launch_server|^sglang::' || true").strip() == "0"

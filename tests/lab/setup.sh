@@ -68,6 +68,7 @@ put_in_place() { # put_in_place PART HASH MADE PATH: from its temporary name to 
 }
 refuse_if_in_use() {
   local fleets
+  [ ! -e "$1" ] || "$here/../hosts/hosts" prune
   fleets=$(ls -A "$cache/fleets" 2>/dev/null || true)
   if [ -e "$1" ] && [ -n "$fleets" ]; then
     fail "$1 has to be made anew, but test hosts run from it: ${fleets//$'\n'/ }. Take them down first: tests/hosts/hosts down --fleet NAME"

@@ -21,8 +21,8 @@ UP, NOT_READY, REFUSED, SILENT = Probe(code=200), Probe(code=503), Probe(problem
 FIRED = LifeSigns(fired_up=True)
 
 
-def loads(running=0, waiting=0, published_at=1000.0):
-    return Loads(running, waiting, 0.0, 65536, published_at)
+def loads(running=0, waiting=0, published_at=1000.0, used=0):
+    return Loads(running, waiting, 0.0, 65536, published_at, used)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,15 @@ def test_one_zero_proves_nothing():
     assert watch.drained
     assert (watch.running_at_leave, watch.waiting_at_leave) == (2, 1)
     assert watch.rises == 1
+
+
+def test_a_prompt_that_is_computed_in_pieces_is_not_drained():
+    watch = DrainWatch(limit_s=60)
+    for used in (2048, 4096, 6144, 8192, 8192, 8192):
+        watch.add(loads(used=used), 1000.0)
+        assert not watch.drained
+    watch.add(loads(used=8192), 1000.0)
+    assert watch.drained
 
 
 def test_waiting_requests_are_not_drained():

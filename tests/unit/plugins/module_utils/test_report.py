@@ -63,8 +63,8 @@ def line(step, elapsed_s, replica="r1", **detail):
 def test_a_rollout_as_a_table():
     lines = [
         line("plan", 0, replica="-"),
-        line("leave", 1.5),
-        line("drain", 4.25, running_at_leave=3),
+        line("leave", 1.5, running=3),
+        line("drain", 4.25, running_at_leave=1),
         line("stop", 6, exit_code=0, drain_lines=["a", "b"]),
         line("done", 0.5, overhead_s=5.5),
         line("leave", 1.5, replica="r2"),

@@ -212,6 +212,11 @@ def test_a_redirect_is_not_followed():
         assert ServerClient(url).probe("/ready").code == 302
 
 
+def test_a_prompt_on_its_way_to_another_server_waits():
+    load = {**LOAD, "disaggregation": {"mode": "prefill", "prefill_inflight_queue_reqs": 3}}
+    assert parse_loads({"loads": [load]}).waiting == 4
+
+
 def test_loads_of_several_ranks_add_up():
     second = {**LOAD, "dp_rank": 1, "num_running_reqs": 5, "token_usage": 0.5, "timestamp": 1764455990.0}
     loads = parse_loads({"version": "0.5.22", "loads": [LOAD, second]})

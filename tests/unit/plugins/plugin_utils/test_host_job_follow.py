@@ -155,6 +155,12 @@ def test_an_answer_that_is_none_of_ours_is_waited_over(clock, shown):
     assert follower(host).follow("j1")["changed"]
 
 
+def test_answers_that_are_never_ours_come_to_an_end(clock, shown):
+    result = follower(Host(output(), "sudo: a password is required\n")).follow("j1")
+    assert result["kind"] == "job_lost"
+    assert "a password is required" in result["msg"]
+
+
 def test_steps_go_to_the_ledger_once(clock, shown, tmp_path):
     path = str(tmp_path / "run.jsonl")
     line = {"path": path, "run": "7", "replica": "h1-main", "host": "h1"}
