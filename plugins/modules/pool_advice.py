@@ -16,7 +16,7 @@ description:
     shrunk, raised by a step of 0.02, or lowered, with the evidence.
   - A larger pool is not always better. When the card runs out of memory beside the pool, in the attention of a long
     prompt for instance, the fraction must go down although the pool had room.
-  - A pool that never fills is memory that another program cannot use. The advice says how much a smaller one gives back.
+  - A pool that never fills is memory that another program cannot use. The advice says what a smaller one gives back.
   - Nothing is advised from less than O(enough_requests) and O(enough_s), except after an error.
   - Nothing is changed.
 author:
