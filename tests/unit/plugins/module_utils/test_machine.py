@@ -23,7 +23,7 @@ from ansible_collections.serving.sglang.plugins.module_utils.machine import Card
 from ansible_collections.serving.sglang.plugins.module_utils.memory_arguments import read_arguments
 from ansible_collections.serving.sglang.plugins.module_utils.memory_releases import memory_release_for
 
-DATA = Path(__file__).resolve().parents[2] / "data"
+DATA = Path(__file__).resolve().parents[3] / "data"
 GIB = 1 << 30
 RELEASE = memory_release_for("0.5.22")
 HOST = Host(total_bytes=128 * GIB, available_bytes=120 * GIB)

@@ -21,7 +21,7 @@ from ansible_collections.serving.sglang.plugins.module_utils.pool_log import (
     together,
 )
 
-DATA = Path(__file__).resolve().parents[2] / "data"
+DATA = Path(__file__).resolve().parents[3] / "data"
 FULL_POOL = (DATA / "h200-full-pool.log").read_text(encoding="utf-8").splitlines()
 ASKED = Asked(fraction=0.85, before_gib=78.0, pool_tokens=400_000, token_bytes=131072.0, free_at_peak_gib=8.0)
 

@@ -21,7 +21,7 @@ from ansible_collections.serving.sglang.plugins.module_utils.memory import Capac
 from ansible_collections.serving.sglang.plugins.module_utils.memory_arguments import read_arguments
 from ansible_collections.serving.sglang.plugins.module_utils.memory_releases import memory_release_for
 
-TESTS = Path(__file__).resolve().parents[2]
+TESTS = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(TESTS))
 import references  # noqa: E402
 

@@ -20,7 +20,7 @@ from ansible_collections.serving.sglang.plugins.module_utils.memory import (
 from ansible_collections.serving.sglang.plugins.module_utils.memory_arguments import ArgumentError, read_arguments
 from ansible_collections.serving.sglang.plugins.module_utils.memory_releases import memory_release_for
 
-TESTS = Path(__file__).resolve().parents[2]
+TESTS = Path(__file__).resolve().parents[3]
 DATA = TESTS / "data"
 sys.path.insert(0, str(TESTS))
 import golden  # noqa: E402

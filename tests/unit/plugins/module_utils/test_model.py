@@ -16,7 +16,7 @@ from ansible_collections.serving.sglang.plugins.module_utils.model import FAMILI
 from ansible_collections.serving.sglang.plugins.module_utils.model_config import ModelError
 from ansible_collections.serving.sglang.plugins.module_utils.model_files import read_model
 
-TESTS = Path(__file__).resolve().parents[2]
+TESTS = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(TESTS))
 import references  # noqa: E402
 
