@@ -141,7 +141,18 @@ def feasible_window(case: Case) -> Window:
     if case.model.recurrent is not None and state_gib > _WORTH_GIB and least < 1:
         inside.append(Share("state", state_gib, "state of recurrent layers, divided from the same budget"))
     at_most = case.automatic.value if _by_the_rule(case) else None
+    if _cap_leaves_enough(case, trial, inside, outside):
+        at_most = 1 - STEP
     return window(memory.before_gib, inside, outside, remedies(case), at_least=least, at_most=at_most)
+
+
+def _cap_leaves_enough(case: Case, trial: Pool, inside: list[Share], outside: list[Share]) -> bool:
+    """With --max-total-tokens the pool does not grow with the fraction: what is left outside does not shrink."""
+    cap = case.arguments.max_total_tokens
+    if cap is None:
+        return False
+    held = sum(share.gib for share in inside if share.name != "pool") + cap * trial.cell.token_bytes / GIB
+    return held + sum(share.gib for share in outside) <= case.machine.memory.before_gib
 
 
 def _least_fraction(case: Case, wanted: int, estimate: float) -> float:
@@ -232,7 +243,7 @@ def choose(case: Case, proven: float | None = None) -> Choice:
             wanted, source = proven, "proven"
             bounds = replace(bounds, high=max(bounds.high, proven), high_exact=max(bounds.high_exact, proven))
     else:
-        wanted, source = bounds.high, "explicit"
+        wanted, source = _explicit(case, bounds), "explicit"
         if case.machine.kind == UNIFIED:
             wanted = min(wanted, proven if proven is not None else UNIFIED_START)
         elif proven is not None:
@@ -246,6 +257,15 @@ def choose(case: Case, proven: float | None = None) -> Choice:
     reasons = _reasons(case, bounds, fraction)
     lines = _lines(case, bounds, fraction, source, pool)
     return Choice(fraction, case.machine.kind, source, bounds, pool, reasons, lines, warnings)
+
+
+def _explicit(case: Case, bounds: Window) -> float:
+    """The highest fraction that leaves enough, or the least that fills a capped pool."""
+    cap = case.arguments.max_total_tokens
+    if cap is None or not bounds.feasible:
+        return bounds.high
+    page = case.pool(bounds.high).cell.page_size
+    return min(bounds.high, _least_fraction(case, max(page, cap // page * page), bounds.low))
 
 
 def _reasons(case: Case, bounds: Window, fraction: float | None) -> tuple[Reason, ...]:

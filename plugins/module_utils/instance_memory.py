@@ -70,7 +70,8 @@ def plan_instances(
         parts[name] = part
         if problem and policy != AUTO:
             problems.append(f"instance '{name}': mem_fraction {policy}: {problem}")
-        warnings += [f"instance '{name}': {text}" for text in part.get("warnings", ())]
+        if policy != AUTO:
+            warnings += [f"instance '{name}': {text}" for text in part.get("warnings", ())]
     return Planned(parts, problems, warnings)
 
 
@@ -91,7 +92,7 @@ def _plan(
         source=result["source"],
         kind=result["kind"]["kind"],
         lines=result["lines"],
-        reasons=result["reasons"],
+        reasons=[{**reason, "value": round(reason["value"], 4)} for reason in result["reasons"]],
         window={name: result["window"][name] for name in ("feasible", "low", "high")},
         prediction=None if prediction is None else _brief(prediction),
         binding=_binding(result, desired),
