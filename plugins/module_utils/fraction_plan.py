@@ -142,7 +142,7 @@ def _given_fraction(options: Options, arguments: MemoryArguments) -> float | Non
 
 def _used_cards(options: Options, arguments: MemoryArguments) -> list[Card]:
     """The cards of the instance, as far as they were read."""
-    if options.readings is None:
+    if options.readings is None or options.platform == "cpu":
         return []
     cards = list(options.readings.cards)
     if not options.cards:

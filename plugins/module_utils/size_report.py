@@ -41,6 +41,8 @@ def data(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _entry(host: str, answer: Mapping[str, Any]) -> dict[str, Any]:
     item = answer.get("item") or {}
     entry: dict[str, Any] = {"host": host, "instance": item.get("name"), "model": item.get("model"), "problem": None}
+    if answer.get("skipped"):
+        return {**entry, "problem": "the host could not be read"}
     if answer.get("failed") or "automatic" not in answer:
         return {**entry, "problem": str(answer.get("msg") or "not computed")}
     prediction = answer.get("prediction") or {}
