@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -15,14 +17,6 @@ from urllib.parse import urlsplit
 
 from .errors import EngineError
 from .redaction import redact, redact_text
-
-try:
-    import requests
-    import urllib3
-
-    REQUESTS_ERROR: str | None = None
-except ImportError as _error:
-    REQUESTS_ERROR = str(_error)
 
 _LARGEST_ANSWER = 16 * 1024 * 1024
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -175,10 +169,10 @@ class ServerClient:
     """
 
     def __init__(self, base_url: str, keys: Keys | None = None, connect_s: float = 2.0, total_s: float = 6.0) -> None:
-        if REQUESTS_ERROR is not None:
+        if importlib.util.find_spec("requests") is None:
             raise EngineError(
                 "library_missing",
-                f"The Python library requests is missing on this host ({REQUESTS_ERROR}). "
+                f"The Python library requests is missing for {sys.executable} on this host. "
                 "Install python3-requests; the role sglang_host does.",
             )
         self.base_url = base_url.rstrip("/")
@@ -187,8 +181,6 @@ class ServerClient:
         self.total_s = total_s
         # The certificate of a server names the host, never the loopback address that it is probed on.
         self._verify = urlsplit(self.base_url).hostname not in _LOOPBACK
-        if not self._verify and self.base_url.startswith("https:"):
-            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
 
     # -- transport
 
@@ -196,6 +188,12 @@ class ServerClient:
         self, method: str, path: str, body: Any, admin: bool, total_s: float, anonymous: bool
     ) -> tuple[int, bytes]:
         """One request in a thread of its own, so that the deadline holds whatever the other side does."""
+        # Imported at the first request: a job is launched, and its first status written, without this weight.
+        import requests
+        import urllib3
+
+        if not self._verify:
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         result: dict[str, Any] = {}
         done = threading.Event()
 

@@ -2,14 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the modules server_start, server_stop and server_info do, from their options to their result."""
+"""What the modules server_start and server_stop do, from their options to their result."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from . import host_job, job_launch, lifecycle, live_state, start_job, stop_job
+from . import host_job, job_launch, lifecycle, start_job, stop_job
 from .desired_state import INSTANCE_NAME
 from .errors import EngineError
 
@@ -94,7 +94,3 @@ def run_stop(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         "running_at_leave": plan.running,
         "steps": [],
     }
-
-
-def run_info(params: dict[str, Any]) -> dict[str, Any]:
-    return {"changed": False, "instances": live_state.of_host(params["instance"])}

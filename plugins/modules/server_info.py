@@ -122,12 +122,12 @@ instances:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.serving.sglang.plugins.module_utils.server_modules import run_info
+from ansible_collections.serving.sglang.plugins.module_utils import live_state
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec={"instance": {"type": "str"}}, supports_check_mode=True)
-    module.exit_json(**run_info(module.params))
+    module.exit_json(changed=False, instances=live_state.of_host(module.params["instance"]))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from ansible_collections.serving.sglang.plugins.module_utils import host_job, le
 
 display = Display()
 
-POLL_S = 1.0
+POLL_S = 0.5
 REPEAT_S = 10.0
 # After so many answers in a row that are none, nobody waits for a better one.
 UNREADABLE_LOOKS = 60

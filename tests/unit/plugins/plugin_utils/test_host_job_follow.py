@@ -103,7 +103,9 @@ def test_a_job_is_followed_to_its_end(clock, shown):
 
 
 def test_progress_is_shown_when_something_happens_and_every_ten_seconds(clock, shown):
-    answers = [output(progress={"text": f"2 running, {second} s of at most 60 s"}) for second in range(25)]
+    answers = [
+        output(progress={"text": f"2 running, {second} s of at most 60 s"}) for second in range(25) for _again in (1, 2)
+    ]
     follower(Host(*answers, DONE)).follow("j1")
     assert len(shown) == 3
 
