@@ -11,15 +11,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from . import machine, memory_findings
+from .apple_choice import choose_apple
 from .finding import Finding
 from .fraction_choice import UNIFIED, Case, Choice, Machine, choose, inputs_key, rule_sum
 from .fraction_window import Window
 from .kv_cell import PoolError
-from .kv_pool import Memory, Pool
+from .kv_pool import AppleMemory, Memory, Pool
 from .machine import Card, Kind, Readings
 from .memory import Capacity, Fraction, automatic_fraction
 from .memory_arguments import MemoryArguments, read_arguments
-from .memory_estimate import Estimate, expected_memory
+from .memory_estimate import Estimate, expected_memory, weights_gib
 from .memory_releases import memory_release_for
 from .model import Model
 from .model_files import read_model
@@ -90,6 +91,8 @@ def plan(options: Options) -> dict[str, Any]:
     kind = _kind(options, used)
     capacity = _capacity(options, release)
     automatic = automatic_fraction(capacity, replace(arguments, mem_fraction_static=None), model.traits, release)
+    if options.platform == "mps" and options.environment.get("SGLANG_USE_MLX"):
+        return _apple(options, arguments, automatic, model, release.assumed)
     served = automatic_fraction(capacity, arguments, model.traits, release) if given is not None else automatic
     estimate, measured = _memory(options, model, draft, arguments, capacity, kind.kind, used)
     case = Case(
@@ -122,6 +125,64 @@ def plan(options: Options) -> dict[str, Any]:
     }
     result["findings"] = [finding.as_dict() for finding in _findings(options, arguments, used, kind.kind, result)]
     return result
+
+
+def _apple(
+    options: Options, arguments: MemoryArguments, automatic: Fraction, model: Model, assumed: bool
+) -> dict[str, Any]:
+    """The plan for MLX, whose pool is a share of what the system has available."""
+    if options.capacity_mib is None or options.free_mib is None:
+        raise PoolError(
+            "on a Mac give capacity_mib (Metal's limit) and free_mib (memory available): nothing reads them"
+        )
+    weights = weights_gib(model, arguments) if options.weights_gib is None else options.weights_gib
+    memory = AppleMemory(options.capacity_mib / 1024, weights, options.free_mib / 1024)
+    given = arguments.mem_fraction_static
+    if options.policy == AUTO and given is None:
+        given = automatic.value
+    choice = choose_apple(
+        memory, automatic, automatic.terms, model, options.wanted_tokens, options.host_reserve_gib, given
+    )
+    fraction, bounds = choice.fraction, choice.window
+    fits = fraction is not None and bounds.holds(fraction)
+    prediction = {
+        "feasible": fraction is not None,
+        "max_total_num_tokens": choice.tokens,
+        "pool_gib": round(choice.budget_gib, 3),
+        "binds": choice.binds,
+        "requests": {str(tokens): choice.tokens // tokens for tokens in options.request_tokens},
+    }
+    why = ("the weights are what MLX already holds", f"what the system has available: {memory.available_gib:.2f} GiB")
+    return {
+        "feasible": fits,
+        "fraction": fraction,
+        "source": "explicit" if given is None else "given",
+        "kept": False,
+        "inputs_key": "",
+        "kind": {"kind": UNIFIED, "evidence": ["a Mac: processor and card share the memory"]},
+        "capacity": asdict(automatic.capacity),
+        "automatic": automatic_dict(automatic),
+        "reasons": [asdict(share) for share in (*bounds.inside, *bounds.outside)],
+        "lines": list(choice.lines),
+        "window": window_dict(bounds),
+        "prediction": prediction,
+        "warnings": []
+        if fits or fraction is None
+        else [f"{fraction:g} lies outside of what can work: {bounds.text()}"],
+        "model": model_dict(model),
+        "release": automatic.release,
+        "assumed": assumed,
+        "candidates": [],
+        "estimate": {
+            "before_gib": round(memory.available_gib, 3),
+            "after_gib": round(memory.available_gib, 3),
+            "weights_gib": round(weights, 3),
+            "draft_gib": 0.0,
+            "measured": True,
+            "why": list(why),
+        },
+        "findings": [],
+    }
 
 
 def _given_fraction(options: Options, arguments: MemoryArguments) -> float | None:
@@ -201,7 +262,8 @@ def _memory(
         if integrated:
             free = options.readings.host.available_bytes / (1 << 20)
         else:
-            read = [card.free_mib for card in used if card.free_mib is not None]
+            # What the instance itself holds is free again when it is started anew.
+            read = [card.free_mib + machine.own_mib(card) for card in used if card.free_mib is not None]
             free = min(read) if read else None
     return expected_memory(model, arguments, capacity, integrated, free, options.weights_gib, draft), False
 

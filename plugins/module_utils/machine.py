@@ -151,6 +151,11 @@ def neighbours_mib(card: Card, ours: Sequence[int] = ()) -> float:
     return sum(process.used_mib or 0.0 for process in card.processes if not _is_ours(process, ours))
 
 
+def own_mib(card: Card) -> float:
+    """What the instance itself holds of a card."""
+    return sum(process.used_mib or 0.0 for process in card.processes if process.ours)
+
+
 def capacity_of(readings: Readings, platform: str, release: MemoryRelease, environment: Mapping[str, str]) -> Capacity:
     """The capacity as SGLang of this release would read it, or unknown."""
     major = next((card.compute_major for card in readings.cards if card.compute_major is not None), None)
