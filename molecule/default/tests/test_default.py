@@ -47,7 +47,7 @@ def changes(name: str) -> set[tuple[str, ...]]:
 
 
 def test_check_mode_says_what_the_run_does():
-    said, done = changes("check-1"), changes("run-1")
+    said, done = changes("converge-check-1"), changes("converge-run-1")
     # A start needs the files that check mode does not write, so there it is said in a task of its own.
     role = "serving.sglang.sglang_server : "
     said.remove(("h1", role + "Say in check mode that new instances would be started", "main"))
@@ -57,8 +57,8 @@ def test_check_mode_says_what_the_run_does():
 
 
 def test_second_run_changes_nothing():
-    assert changes("run-2") == set()
-    assert changes("check-2") == set()
+    assert changes("converge-run-2") == set()
+    assert changes("converge-check-2") == set()
 
 
 def test_user_cannot_log_in(root):

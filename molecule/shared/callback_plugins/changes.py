@@ -16,7 +16,9 @@ DOCUMENTATION = """
 name: changes
 type: aggregate
 short_description: Write down what a run changed
-description: One file for each run, numbered, in the folder that the variable SGLANG_CHANGES names.
+description:
+  - One file for each run in the folder that the variable SGLANG_CHANGES names, called by its playbook, C(check) or
+    C(run), and a number.
 """
 
 
@@ -29,6 +31,10 @@ class CallbackModule(CallbackBase):
     def __init__(self) -> None:
         super().__init__()
         self.changes: list[list[str]] = []
+        self.playbook = ""
+
+    def v2_playbook_on_start(self, playbook) -> None:
+        self.playbook = pathlib.Path(playbook._file_name).stem
 
     def _note(self, result, item: str = "") -> None:
         values = getattr(result, "result", None) or result._result
@@ -49,6 +55,6 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats) -> None:
         folder = pathlib.Path(os.environ["SGLANG_CHANGES"])
         folder.mkdir(exist_ok=True)
-        kind = "check" if context.CLIARGS.get("check") else "run"
+        kind = f"{self.playbook}-{'check' if context.CLIARGS.get('check') else 'run'}"
         number = len(list(folder.glob(f"{kind}-*.json"))) + 1
         (folder / f"{kind}-{number}.json").write_text(json.dumps(sorted(self.changes), indent=1) + "\n")
