@@ -63,13 +63,13 @@ def check(record: dict[str, Any], models: Path) -> Result:
     fraction = memory.automatic_fraction(capacity, arguments, model.traits, release)
     chunk = fraction.chunked_prefill_size
     before = memory_estimate.baseline_gib(
-        record["load_weight_begin_gib"], integrated, arguments.tp_size * arguments.pp_size
+        record["load_weight_begin_gib"], integrated, arguments.tp_size * arguments.pp_size, release
     )
     measured = kv_pool.Memory(before, record["load_weight_end_gib"])
     pool = kv_pool.predict(measured, fraction.value, model, arguments, capacity, release, chunk)
     alone, difference = None, ""
     try:
-        estimate = memory_estimate.expected_memory(model, arguments, capacity, integrated)
+        estimate = memory_estimate.expected_memory(model, arguments, capacity, release, integrated)
         found = kv_pool.predict(estimate.memory, fraction.value, model, arguments, capacity, release, chunk)
         alone = found.tokens if found.feasible else None
         difference = (

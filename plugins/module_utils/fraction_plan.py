@@ -21,7 +21,7 @@ from .machine import Card, Kind, Readings
 from .memory import Capacity, Fraction, automatic_fraction
 from .memory_arguments import MemoryArguments, read_arguments
 from .memory_estimate import Estimate, expected_memory, weights_gib
-from .memory_releases import memory_release_for
+from .memory_releases import MemoryRelease, memory_release_for
 from .model import Model
 from .model_files import read_model
 
@@ -94,7 +94,7 @@ def plan(options: Options) -> dict[str, Any]:
     if options.platform == "mps" and options.environment.get("SGLANG_USE_MLX"):
         return _apple(options, arguments, automatic, model, release.assumed)
     served = automatic_fraction(capacity, arguments, model.traits, release) if given is not None else automatic
-    estimate, measured = _memory(options, model, draft, arguments, capacity, kind.kind, used)
+    estimate, measured = _memory(options, model, draft, arguments, capacity, release, kind.kind, used)
     case = Case(
         automatic=automatic,
         model=model,
@@ -123,6 +123,8 @@ def plan(options: Options) -> dict[str, Any]:
         "measured": measured,
         "why": list(estimate.why),
     }
+    pool_gib = (result["prediction"] or {}).get("pool_gib", 0.0)
+    result["host_memory"] = memory_findings.host_memory(arguments, _workers(arguments), pool_gib)
     result["findings"] = [finding.as_dict() for finding in _findings(options, arguments, used, kind.kind, result)]
     return result
 
@@ -173,6 +175,7 @@ def _apple(
         "release": automatic.release,
         "assumed": assumed,
         "candidates": [],
+        "host_memory": memory_findings.host_memory(arguments, 1),
         "estimate": {
             "before_gib": round(memory.available_gib, 3),
             "after_gib": round(memory.available_gib, 3),
@@ -207,7 +210,7 @@ def _used_cards(options: Options, arguments: MemoryArguments) -> list[Card]:
         return []
     cards = list(options.readings.cards)
     if not options.cards:
-        return cards[: max(1, arguments.tp_size * arguments.pp_size // arguments.nnodes)]
+        return cards[: _workers(arguments)]
     found = []
     for wanted in options.cards:
         match = next((card for card in cards if str(wanted) in (str(card.index), card.uuid)), None)
@@ -231,7 +234,7 @@ def _kind(options: Options, used: Sequence[Card]) -> Kind:
     return kind
 
 
-def _capacity(options: Options, release: Any) -> Capacity:
+def _capacity(options: Options, release: MemoryRelease) -> Capacity:
     major = options.compute_major
     if options.capacity_mib is not None:
         if major is None and options.readings is not None:
@@ -250,6 +253,7 @@ def _memory(
     draft: Model | None,
     arguments: MemoryArguments,
     capacity: Capacity,
+    release: MemoryRelease,
     kind: str,
     used: Sequence[Card],
 ) -> tuple[Estimate, bool]:
@@ -265,7 +269,7 @@ def _memory(
             # What the instance itself holds is free again when it is started anew.
             read = [card.free_mib + machine.own_mib(card) for card in used if card.free_mib is not None]
             free = min(read) if read else None
-    return expected_memory(model, arguments, capacity, integrated, free, options.weights_gib, draft), False
+    return expected_memory(model, arguments, capacity, release, integrated, free, options.weights_gib, draft), False
 
 
 def _inputs(options: Options, model: Model, capacity: Capacity, kind: Kind) -> str:
@@ -434,6 +438,11 @@ def model_dict(model: Model) -> dict[str, Any]:
     }
 
 
+def _workers(arguments: MemoryArguments) -> int:
+    """The ranks on this host."""
+    return max(1, arguments.tp_size * arguments.pp_size // arguments.nnodes)
+
+
 def _findings(
     options: Options, arguments: MemoryArguments, used: Sequence[Card], kind: str, result: Mapping[str, Any]
 ) -> list[Finding]:
@@ -444,8 +453,8 @@ def _findings(
         found.append(memory_findings.foreign_memory(used))
     if options.readings is not None:
         host = options.readings.host
-        workers = max(1, arguments.tp_size * arguments.pp_size // arguments.nnodes)
-        found.append(memory_findings.host_limit(host, arguments, workers))
+        pool_gib = (result["prediction"] or {}).get("pool_gib", 0.0)
+        found.append(memory_findings.host_limit(host, arguments, _workers(arguments), pool_gib))
         if kind == UNIFIED:
             found += memory_findings.unified_memory(host, result["fraction"], options.shm_gib)
     return [finding for finding in found if finding is not None]

@@ -16,6 +16,7 @@ from .kv_cell import PoolError
 from .kv_pool import GIB, Memory
 from .memory import Capacity
 from .memory_arguments import MemoryArguments
+from .memory_releases import MemoryRelease
 from .model import Model
 from .model_weights import rank_weight_bytes
 
@@ -26,7 +27,7 @@ DRIVER_SHARE = 0.0013
 CONTEXT_MIB = 600
 # More for the communicators of NCCL; not measured, a usual figure.
 COMMUNICATORS_MIB = 600
-# Between SGLang's baseline and the line "Load weight begin": an H200, tp 1.
+# What the process groups take: an H200, tp 1, between the baseline of 0.5.17 and its line "Load weight begin".
 GROUPS_GIB = 0.09
 # Beside the weights themselves a load leaves a little: 15.28 GiB for 15.26 GiB on an H200.
 LOAD_SHARE = 0.0015
@@ -46,9 +47,10 @@ class Estimate:
     why: tuple[str, ...]
 
 
-def baseline_gib(logged_begin_gib: float, integrated: bool, ranks: int) -> float:
+def baseline_gib(logged_begin_gib: float, integrated: bool, ranks: int, release: MemoryRelease) -> float:
     """What SGLang measured before the load, from its line "Load weight begin", which comes a little later."""
-    return logged_begin_gib + (GROUPS_GIB if not integrated and ranks == 1 else 0.0)
+    later = not integrated and ranks == 1 and not release.groups_in_baseline
+    return logged_begin_gib + (GROUPS_GIB if later else 0.0)
 
 
 def weights_gib(model: Model, arguments: MemoryArguments, with_own_draft: bool = False) -> float:
@@ -70,13 +72,14 @@ def expected_memory(
     model: Model,
     arguments: MemoryArguments,
     capacity: Capacity,
+    release: MemoryRelease,
     integrated: bool,
     free_mib: float | None = None,
     given_weights_gib: float | None = None,
     draft: Model | None = None,
 ) -> Estimate:
     """Free memory before and after a load. `free_mib` is what the card, or the host on unified memory, has free now."""
-    before, why = _before(arguments, capacity, integrated, free_mib)
+    before, why = _before(arguments, capacity, release, integrated, free_mib)
     own_draft = arguments.speculative_algorithm is not None and draft is None
     held = weights_gib(model, arguments, own_draft) if given_weights_gib is None else given_weights_gib
     source = "given" if model.weights is None or given_weights_gib is not None else model.weights.source
@@ -85,10 +88,10 @@ def expected_memory(
     if draft_gib:
         why.append(f"{draft_gib:.2f} GiB weights of the draft")
     loaded = (held + draft_gib) * (1 + LOAD_SHARE)
-    if not integrated:
+    if not integrated and not release.groups_in_baseline:
         loaded += GROUPS_GIB
         why.append(f"{GROUPS_GIB} GiB for the process groups")
-    else:
+    if integrated:
         loaded += UNIFIED_PROCESSES_GIB
         why.append(f"{UNIFIED_PROCESSES_GIB} GiB the server's own processes, out of the same memory")
     if loaded >= before:
@@ -100,7 +103,7 @@ def expected_memory(
 
 
 def _before(
-    arguments: MemoryArguments, capacity: Capacity, integrated: bool, free_mib: float | None
+    arguments: MemoryArguments, capacity: Capacity, release: MemoryRelease, integrated: bool, free_mib: float | None
 ) -> tuple[float, list[str]]:
     if free_mib is None and capacity.mib is None:
         raise PoolError("neither the capacity nor the free memory of the card is known")
@@ -118,6 +121,8 @@ def _before(
         why.append(f"{total / 1024:.2f} GiB less {driver / 1024:.2f} GiB for the driver: an empty card is assumed")
     else:
         why.append(f"{free_mib / 1024:.2f} GiB are free on the card now")
-    taken = CONTEXT_MIB + (COMMUNICATORS_MIB if arguments.tp_size * arguments.pp_size > 1 else 0)
+    taken: float = CONTEXT_MIB + (COMMUNICATORS_MIB if arguments.tp_size * arguments.pp_size > 1 else 0)
+    if release.groups_in_baseline:
+        taken += GROUPS_GIB * 1024
     why.append(f"{taken / 1024:.2f} GiB for CUDA and the process")
     return max(free_mib - taken, 0.0) / 1024, why

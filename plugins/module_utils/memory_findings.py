@@ -19,6 +19,8 @@ BALANCE = 0.9
 HOST_WARM_GIB = 2.9
 HOST_COLD_GIB = 3.5
 HOST_COMPILING_GIB = 24.5
+# The hierarchical cache holds so many times the pool where nothing is said.
+HICACHE_RATIO = 2.0
 
 
 def unbalanced_cards(
@@ -102,9 +104,9 @@ def another_process_grew(
     return found
 
 
-def host_limit(host: Host, arguments: MemoryArguments, workers: int) -> Finding | None:
+def host_limit(host: Host, arguments: MemoryArguments, workers: int, pool_gib: float = 0.0) -> Finding | None:
     """Host memory that a start pins against the limit that holds, which is the control group's."""
-    pinned = hicache_gib(arguments) * workers + arguments.cpu_offload_gb * workers
+    pinned = pinned_gib(arguments, workers, pool_gib)
     total = host.total_bytes / GIB
     limit = host.limit_bytes / GIB if host.limit_bytes is not None else None
     holds = min(total, limit) if limit is not None else total
@@ -113,7 +115,7 @@ def host_limit(host: Host, arguments: MemoryArguments, workers: int) -> Finding 
         return Finding(
             "memory.host_limit",
             ERROR,
-            f"{workers} x {pinned / workers:g} = {pinned:g} GiB of host memory would be pinned, above {holds:.0f} GiB",
+            f"{workers} x {pinned / workers:.4g} = {pinned:.4g} GiB of the host would be pinned, above {holds:.0f} GiB",
             f"what holds is {source}; the host has {total:.0f} GiB",
             "lower --hicache-size or --cpu-offload-gb, or raise MemoryMax of the instance",
         )
@@ -122,7 +124,7 @@ def host_limit(host: Host, arguments: MemoryArguments, workers: int) -> Finding 
             "memory.host_limit",
             ERROR,
             f"a start needs {pinned + HOST_WARM_GIB:.1f} GiB of host memory and {holds:.1f} GiB hold",
-            f"{pinned:g} GiB pinned and {HOST_WARM_GIB} GiB for the processes; what holds is {source}",
+            f"{pinned:.4g} GiB pinned and {HOST_WARM_GIB} GiB for the processes; what holds is {source}",
             "raise MemoryMax of the instance",
         )
     if holds < pinned + HOST_COMPILING_GIB:
@@ -136,9 +138,25 @@ def host_limit(host: Host, arguments: MemoryArguments, workers: int) -> Finding 
     return None
 
 
-def hicache_gib(arguments: MemoryArguments) -> float:
-    """Host memory of the hierarchical cache on each rank, as far as it is given as a size."""
-    return float(arguments.hicache_size) if arguments.enable_hierarchical_cache else 0.0
+def hicache_gib(arguments: MemoryArguments, pool_gib: float = 0.0) -> float:
+    """Host memory of the hierarchical cache on each rank: a size, or so many times the pool."""
+    if not arguments.enable_hierarchical_cache:
+        return 0.0
+    if arguments.hicache_size:
+        return float(arguments.hicache_size)
+    return pool_gib * (HICACHE_RATIO if arguments.hicache_ratio is None else arguments.hicache_ratio)
+
+
+def pinned_gib(arguments: MemoryArguments, workers: int, pool_gib: float = 0.0) -> float:
+    """Host memory that all ranks of the host pin."""
+    return (hicache_gib(arguments, pool_gib) + arguments.cpu_offload_gb) * workers
+
+
+def host_memory(arguments: MemoryArguments, workers: int, pool_gib: float = 0.0) -> dict[str, float]:
+    """The host memory that a start needs, by how cold its kernel caches are."""
+    pinned = pinned_gib(arguments, workers, pool_gib)
+    needs = {"warm_gib": HOST_WARM_GIB, "cold_gib": HOST_COLD_GIB, "compiling_gib": HOST_COMPILING_GIB}
+    return {"pinned_gib": round(pinned, 3), **{name: round(pinned + gib, 3) for name, gib in needs.items()}}
 
 
 def unified_memory(

@@ -29,7 +29,8 @@ class MemoryRelease:
     `mla_shapes_to` caps the prefill shapes of an MLA model, `mla_shapes_follow_chunk` caps them at the chunk as well.
     `architectures` names kinds of architectures, as tools/memory_tables.py read them from the wheel.
     `prefill_graph` and `prefill_shapes_to` are the defaults of single architectures. `workers_floor` is the least
-    number of requests of a worker after the division by attention DP.
+    number of requests of a worker after the division by attention DP. `groups_in_baseline`: the free memory that the
+    fraction is a share of is measured once the process groups are there.
     """
 
     version: str
@@ -44,6 +45,7 @@ class MemoryRelease:
     prefill_graph: Mapping[str, str]
     prefill_shapes_to: Mapping[str, int]
     kv_dtype: Mapping[str, str]
+    groups_in_baseline: bool = True
     assumed: bool = False
 
     def has(self, kind: str, architecture: str | None) -> bool:
@@ -99,9 +101,13 @@ MEMORY_RELEASES: dict[str, MemoryRelease] = {
 }
 
 
+# Measured at 0.5.17: there the baseline came first. Nothing else is known of what is older than the table.
+_OLDER = replace(MEMORY_RELEASES["0.5.22"], groups_in_baseline=False, assumed=True)
+
+
 def memory_release_for(version: str) -> MemoryRelease:
     """The data of this version, or of the nearest one that has any, marked as assumed."""
     if version in MEMORY_RELEASES:
         return MEMORY_RELEASES[version]
-    nearest = release_for(version).version
-    return replace(MEMORY_RELEASES.get(nearest, MEMORY_RELEASES[min(MEMORY_RELEASES)]), assumed=True)
+    nearest = MEMORY_RELEASES.get(release_for(version).version)
+    return _OLDER if nearest is None else replace(nearest, assumed=True)

@@ -215,6 +215,12 @@ estimate:
   description: Free memory before and after the load as it was measured or estimated, and why.
   returned: success
   type: dict
+host_memory:
+  description:
+    - The host memory that a start needs in GiB. C(warm_gib), C(cold_gib) and C(compiling_gib) (kernels are compiled by
+      nvcc), each with C(pinned_gib) for the hierarchical cache and offloaded weights.
+  returned: success
+  type: dict
 findings:
   description: What stands in the way of a start, each with C(id), C(severity), C(summary), C(evidence) and C(fix).
   returned: success

@@ -105,7 +105,7 @@ def test_size_of_a_fleet(path: str, tmp_path: Path) -> None:
     assert entries["gpu2", "main"]["fraction"] == 0.7
     assert "there is no such file" in entries["gpu1", "other"]["problem"]
     assert entries["gone", "main"]["problem"] == "the host could not be read"
-    assert "0.111-0.903" in text
+    assert "0.110-0.903" in text
     assert "not computed, see below" in text
 
 

@@ -75,7 +75,7 @@ def test_numbers_and_auto() -> None:
     assert plan(arguments={"mem-fraction-static": 0.6})["fraction"] == 0.6
     low = plan(mem_fraction=0.05)
     assert not low["feasible"]
-    assert low["prediction"]["asks_above"] == 0.111
+    assert low["prediction"]["asks_above"] == 0.11
     assert any("outside of what can work" in text for text in low["warnings_found"])
 
 
@@ -185,3 +185,12 @@ def test_a_mac() -> None:
 def test_bad_input_is_named(more: dict[str, Any], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         fraction_plan.from_params({**params(), **more})
+
+
+def test_host_memory() -> None:
+    assert plan()["host_memory"] == {"pinned_gib": 0, "warm_gib": 2.9, "cold_gib": 3.5, "compiling_gib": 24.5}
+    cached = plan(mem_fraction=0.2, arguments={"enable-hierarchical-cache": True, "cpu-offload-gb": 4})
+    pool_gib = cached["prediction"]["pool_gib"]
+    assert cached["host_memory"]["pinned_gib"] == pytest.approx(2 * pool_gib + 4, abs=0.01)
+    sized = plan(arguments={"enable-hierarchical-cache": True, "hicache-size": 20, "tp-size": 4})
+    assert sized["host_memory"]["pinned_gib"] == 80
