@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import ast
 import pathlib
-import pprint
 import sys
 import zipfile
 from typing import Any
+
+import python_text
 
 TARGET = pathlib.Path(__file__).resolve().parent.parent / "plugins" / "module_utils" / "memory_tables.py"
 SOURCE = "sglang/srt/configs/model_config.py"
@@ -31,7 +32,6 @@ HEADER = '''# Copyright (c) 2026, serving.sglang contributors
 from __future__ import annotations
 
 # fmt: off
-# ruff: noqa: E501
 '''
 
 
@@ -135,7 +135,7 @@ def main(arguments: list[str]) -> None:
         by_version[version] = tables(read(pathlib.Path(wheel)))
     if not by_version:
         raise SystemExit(__doc__)
-    body = pprint.pformat(by_version, width=100, compact=True, sort_dicts=True)
+    body = python_text.text(by_version)
     TARGET.write_text(f"{HEADER}ARCHITECTURES: dict[str, dict[str, list[str]]] = {body}\n", encoding="utf-8")
     print(f"wrote {TARGET}: {', '.join(by_version)}")
 

@@ -12,8 +12,9 @@ classes that SGLang itself reads a config.json with.
 from __future__ import annotations
 
 import pathlib
-import pprint
 from typing import Any
+
+import python_text
 
 TARGET = pathlib.Path(__file__).resolve().parent.parent / "plugins" / "module_utils" / "model_defaults.py"
 
@@ -132,7 +133,7 @@ def main() -> None:
             by_type[model_type] = defaults(model_type)
         except ValueError as error:
             print(f"{model_type}: {error}")
-    body = pprint.pformat(by_type, width=100, compact=True, sort_dicts=True)
+    body = python_text.text(dict(sorted(by_type.items())))
     TARGET.write_text(f"{HEADER}DEFAULTS: dict[str, dict[str, dict[str, float]]] = {body}\n", encoding="utf-8")
 
 
