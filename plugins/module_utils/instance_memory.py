@@ -116,7 +116,7 @@ def _binding(result: Mapping[str, Any], desired: Mapping[str, Any]) -> bool:
 
 
 def _platform(desired: Mapping[str, Any]) -> str:
-    device = str(desired["args"].get("device") or "cuda").split(":")[0]
+    device = str(desired["args"].get("device") or "cuda").partition(":")[0]
     on_cpu = str(desired["environment"].get("SGLANG_USE_CPU_ENGINE", "0")) == "1"
     return "cpu" if device == "cpu" or on_cpu else device
 

@@ -56,7 +56,7 @@ class Card:
 
     @property
     def compute_major(self) -> int | None:
-        head = self.compute_capability.split(".")[0]
+        head = self.compute_capability.partition(".")[0]
         return int(head) if head.isdigit() else None
 
 

@@ -439,9 +439,9 @@ def _prefill_graph(
 ) -> Graph:
     asked = arguments.prefill
     backend, locked = asked.backend, asked.backend is not None
-    if backend is None:
-        backend = release.prefill_graph.get(model.architecture)
-        locked = backend is not None
+    own = release.prefill_graph.get(model.architecture)
+    if own is not None and (backend is None or asked.by_all):
+        backend, locked = own, True
     if backend is None:
         backend = BREAKABLE if capacity.platform == "cuda" else DISABLED
     if backend == BREAKABLE and not locked and _no_prefill_graph(arguments, model, release, multimodal):
@@ -451,15 +451,11 @@ def _prefill_graph(
         max_bs = release.prefill_shapes_to.get(model.architecture)
     if backend == BREAKABLE and arguments.moe_a2a_backend == "deepep":
         shapes, max_bs = _deepep_shapes(shapes, max_bs)
-    if arguments.disaggregation_mode == "decode" and asked.backend is None and not _locked_by_model(release, model):
+    if arguments.disaggregation_mode == "decode" and not locked:
         backend = DISABLED
     if max_bs is None:
         max_bs = _default_shapes_to(arguments, model, release, chunk, backend)
     return Graph(backend, max_bs, shapes if shapes is not None else prefill_shapes(max_bs))
-
-
-def _locked_by_model(release: MemoryRelease, model: ModelTraits) -> bool:
-    return model.architecture in release.prefill_graph
 
 
 def _no_prefill_graph(arguments: MemoryArguments, model: ModelTraits, release: MemoryRelease, multimodal: bool) -> bool:

@@ -33,9 +33,13 @@ class ArgumentError(ValueError):
 
 @dataclass(frozen=True)
 class GraphPhase:
-    """What was asked for the graphs of one phase; None was not given."""
+    """What was asked for the graphs of one phase; None was not given.
+
+    `by_all`: the backend comes from --disable-cuda-graph alone, which the default of a single model outranks.
+    """
 
     backend: str | None = None
+    by_all: bool = False
     max_bs: int | None = None
     bs: tuple[int, ...] | None = None
 
@@ -215,6 +219,7 @@ def read_arguments(
     if "device" in values:
         values["device"] = values["device"].split(":")[0]
     _deprecated_attention_dp(given, values)
+    _expert_layouts(given, values)
     values.update(_graphs(given))
     result = MemoryArguments(environment=dict(environment or {}), **values)
     _check(result)
@@ -302,6 +307,16 @@ def _deprecated_attention_dp(given: Mapping[str, Any], values: dict[str, Any]) -
         values["dp_size"] = 1
 
 
+def _expert_layouts(given: dict[str, Any], values: dict[str, Any]) -> None:
+    """What the layouts of experts stand for: DWDP is attention DP without graphs, one runner is its own all-to-all."""
+    if given.get("moe_runner_backend") == "megamoe":
+        values["moe_a2a_backend"] = "megamoe"
+    width = _whole("dwdp_size", given.get("dwdp_size"))
+    if width is not None and width > 1:
+        values.update(attn_dp_size=width, dp_size=1, ep_size=width, moe_a2a_backend="none")
+        given["disable_cuda_graph"] = True
+
+
 def _graphs(given: Mapping[str, Any]) -> dict[str, GraphPhase]:
     """Each phase: the JSON first, then the flags of the phase, then those that switch graphs off."""
     explicit = given.get("cuda_graph_config") or {}
@@ -317,14 +332,16 @@ def _graphs(given: Mapping[str, Any]) -> dict[str, GraphPhase]:
     all_off = _flag("disable_cuda_graph", given.get("disable_cuda_graph"))
     phases: dict[str, GraphPhase] = {}
     for phase in (DECODE, PREFILL):
-        off = all_off or _flag(f"disable_{phase}_cuda_graph", given.get(f"disable_{phase}_cuda_graph"))
+        off = _flag(f"disable_{phase}_cuda_graph", given.get(f"disable_{phase}_cuda_graph"))
         keys = explicit.get(phase, {})
-        backend = keys.get("backend", given.get(f"cuda_graph_backend_{phase}") or ("disabled" if off else None))
+        named = keys.get("backend", given.get(f"cuda_graph_backend_{phase}") or ("disabled" if off else None))
+        backend = named if named is not None else "disabled" if all_off else None
         if backend is not None and backend not in BACKENDS:
             raise ArgumentError(f"graph backend of {phase}: {backend!r} is none of {', '.join(BACKENDS)}")
         sizes = keys.get("bs", given.get(f"cuda_graph_bs_{phase}"))
         phases[phase] = GraphPhase(
             backend=backend,
+            by_all=named is None and bool(all_off),
             max_bs=_whole(f"cuda_graph_max_bs_{phase}", keys.get("max_bs", given.get(f"cuda_graph_max_bs_{phase}"))),
             bs=_sizes(f"cuda_graph_bs_{phase}", sizes),
         )

@@ -217,7 +217,7 @@ def describe(config: Mapping[str, Any], release: MemoryRelease, file: str = "con
         unknown.append(f"architecture {architecture}: its layers and caches are not known here")
     layers = _layers(layout, text) if layout else ()
     sliding_pools = release.has("sliding_pools", architecture) or bool(text.get("is_hybrid_swa"))
-    pooled = layers if sliding_pools or LINEAR in layers else tuple(FULL for _ in layers)
+    pooled = layers if sliding_pools or LINEAR in layers else (FULL,) * len(layers)
     latent = _latent(text, architecture, release, len(layers)) if layout == "mla" else None
     heads = text.count("num_attention_heads", required=family is not None)
     full = _heads(text, heads) if family and latent is None else None
@@ -275,7 +275,7 @@ def _layers(layout: str, text: ConfigReader) -> tuple[str, ...]:
             return _by_name(text, types, count)
         every = text.count("sliding_window_pattern") or 6
         return tuple(FULL if (index + 1) % every == 0 else SLIDING for index in range(count))
-    return tuple(FULL for _ in range(count))
+    return (FULL,) * count
 
 
 _LAYER_NAMES = {"full_attention": FULL, "sliding_attention": SLIDING, "linear_attention": LINEAR}

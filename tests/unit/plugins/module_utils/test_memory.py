@@ -258,3 +258,27 @@ def test_spelling_of_arguments() -> None:
 def test_a_capacity_is_a_positive_number(mib: float) -> None:
     with pytest.raises(ValueError, match="capacity"):
         Capacity(mib)
+
+
+def test_dwdp_is_attention_dp_without_graphs() -> None:
+    answer = fraction(tp_size=8, dwdp_size=4, moe_a2a_backend="deepep")
+    assert not answer.decode.on
+    assert not answer.prefill.on
+    assert terms(answer)["attention_dp"] == 3 * 512 * 4
+    assert "deepep_decode" not in terms(answer)
+
+
+def test_the_megamoe_runner_is_its_own_all_to_all() -> None:
+    assert fraction(tp_size=8, moe_runner_backend="megamoe", moe_a2a_backend="mori").prefill.on
+    assert not fraction(tp_size=8, moe_a2a_backend="mori").prefill.on
+
+
+def test_a_models_own_prefill_graph_outranks_only_the_flag_for_all() -> None:
+    inkling = ModelTraits(architecture="InklingForConditionalGeneration", multimodal=True)
+    assert fraction(traits=inkling).prefill.backend == "full"
+    assert fraction(traits=inkling, disable_cuda_graph=True).prefill.backend == "full"
+    assert fraction(traits=inkling, disaggregation_mode="decode").prefill.backend == "full"
+    assert fraction(traits=inkling, disable_prefill_cuda_graph=True).prefill.backend == "disabled"
+    assert fraction(traits=inkling, cuda_graph_backend_prefill="breakable").prefill.backend == "breakable"
+    glimmer = ModelTraits(architecture="MuseGlimmerForCausalLM")
+    assert fraction(traits=glimmer).prefill.max_bs == 512
