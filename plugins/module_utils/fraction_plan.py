@@ -13,7 +13,7 @@ from typing import Any
 from . import machine, memory_findings
 from .apple_choice import choose_apple
 from .finding import Finding
-from .fraction_choice import UNIFIED, Case, Choice, Machine, choose, inputs_key, rule_sum
+from .fraction_choice import DEDICATED, UNIFIED, Case, Choice, Machine, choose, inputs_key, rule_sum
 from .fraction_window import Window
 from .kv_cell import PoolError
 from .kv_pool import AppleMemory, Memory, Pool
@@ -94,6 +94,8 @@ def plan(options: Options) -> dict[str, Any]:
     if options.platform == "mps" and options.environment.get("SGLANG_USE_MLX"):
         return _apple(options, arguments, automatic, model, release.assumed)
     served = automatic_fraction(capacity, arguments, model.traits, release) if given is not None else automatic
+    if not model.known:
+        return _of_unknown_model(options, served, kind, model, release.assumed)
     estimate, measured = _memory(options, model, draft, arguments, capacity, release, kind.kind, used)
     case = Case(
         automatic=automatic,
@@ -127,6 +129,38 @@ def plan(options: Options) -> dict[str, Any]:
     result["host_memory"] = memory_findings.host_memory(arguments, _workers(arguments), pool_gib)
     result["findings"] = [finding.as_dict() for finding in _findings(options, arguments, used, kind.kind, result)]
     return result
+
+
+def _of_unknown_model(options: Options, served: Fraction, kind: Kind, model: Model, assumed: bool) -> dict[str, Any]:
+    """What is certain of a model whose architecture is not known: SGLang's own fraction, and nothing of its pool."""
+    certain = kind.kind == DEDICATED and served.capacity.mib is not None
+    fraction = served.value if options.policy != CHOOSE or certain or not served.automatic else None
+    why = "; ".join(model.unknown)
+    first = _first_line(served, served.value) if fraction is not None else f"no fraction is chosen: {why}"
+    return {
+        "feasible": None,
+        "fraction": fraction,
+        "source": "automatic" if served.automatic else "given",
+        "kept": False,
+        "inputs_key": "",
+        "kind": asdict(kind),
+        "capacity": asdict(served.capacity),
+        "automatic": automatic_dict(served),
+        "reasons": [],
+        "lines": [first, f"pool: not predicted, {why}", "window: not known without the bytes of a token"],
+        "window": {**dict.fromkeys(("feasible", "low", "high")), "text": "not known", "inside": [], "outside": []},
+        "prediction": None,
+        "warnings": [
+            f"{why}; the fraction takes it for a text model with ordinary attention"
+        ],
+        "model": model_dict(model),
+        "release": served.release,
+        "assumed": assumed,
+        "candidates": [],
+        "host_memory": None,
+        "estimate": {"before_gib": None, "after_gib": None, "measured": False, "why": []},
+        "findings": [],
+    }
 
 
 def _apple(
@@ -340,16 +374,19 @@ def _result(case: Case, options: Options, served: Fraction, kind: Kind, key: str
 
 def _lines_of(case: Case, served: Fraction, bounds: Window) -> list[str]:
     """The three lines of a fraction that was not chosen here."""
-    if served.automatic:
-        first = f"{served.value:g}: SGLang's own value, {rule_sum(served)}"
-    else:
-        factors = "".join(f", {factor.name} x {factor.value:g}" for factor in served.factors)
-        first = f"{served.value:g}: given{factors}; SGLang's own value is {case.automatic.value:g}"
+    first = _first_line(served, case.automatic.value)
     if not 0 < served.value < 1:
         return [first, "no pool: the fraction is not between 0 and 1", bounds.text()]
     pool = case.pool(served.value)
     second = f"pool: {pool.tokens} tokens in {pool.pool_gib:.2f} GiB" if pool.feasible else f"no pool: {pool.problem}"
     return [first, second, bounds.text()]
+
+
+def _first_line(served: Fraction, own: float) -> str:
+    if served.automatic:
+        return f"{served.value:g}: SGLang's own value, {rule_sum(served)}"
+    factors = "".join(f", {factor.name} x {factor.value:g}" for factor in served.factors)
+    return f"{served.value:g}: given{factors}; SGLang's own value is {own:g}"
 
 
 def candidates(case: Case, choice: Choice) -> list[dict[str, Any]]:

@@ -99,10 +99,15 @@ def _plan(
         warnings=result["warnings"],
         problem=None,
     )
-    if not result["feasible"]:
-        why = "; ".join(result["lines"])
-        return part, why
-    return part, ""
+    return part, _refusal(part, result)
+
+
+def _refusal(part: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Why a start is not worth trying: there is no fraction, or the one that was given leads to no pool."""
+    prediction = result["prediction"]
+    if part["fraction"] is None or (prediction is not None and not prediction["feasible"]):
+        return "; ".join(result["lines"])
+    return ""
 
 
 def _brief(prediction: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _row(entry: Mapping[str, Any]) -> list[Any]:
     bounds = entry["window"]
     requests = ", ".join(f"{count} of {tokens}" for tokens, count in entry["requests"].items())
     severities = [one["severity"] for one in entry["findings"]]
-    notes = [] if entry["feasible"] else ["not feasible"]
+    notes = [{True: None, False: "not feasible", None: "unknown model"}[entry["feasible"]]]
     notes += [f"{count} {name}" for name in ("error", "warning") if (count := severities.count(name))]
     notes += ["assumed release"] if entry["assumed"] else []
     return [
@@ -96,12 +96,18 @@ def _row(entry: Mapping[str, Any]) -> list[Any]:
         entry["release"],
         _number(entry["fraction"]),
         _number(entry["automatic"]),
-        f"{bounds['low']:.3f}-{bounds['high']:.3f}" if bounds["feasible"] else "none",
+        _window(bounds),
         entry["max_total_num_tokens"],
         requests,
-        f"{entry['before_gib']:.1f} GiB",
-        "; ".join(notes),
+        None if entry["before_gib"] is None else f"{entry['before_gib']:.1f} GiB",
+        "; ".join(note for note in notes if note),
     ]
+
+
+def _window(bounds: Mapping[str, Any]) -> str | None:
+    if bounds["feasible"] is None:
+        return None
+    return f"{bounds['low']:.3f}-{bounds['high']:.3f}" if bounds["feasible"] else "none"
 
 
 def _number(value: float | None) -> str | None:

@@ -194,3 +194,17 @@ def test_host_memory() -> None:
     assert cached["host_memory"]["pinned_gib"] == pytest.approx(2 * pool_gib + 4, abs=0.01)
     sized = plan(arguments={"enable-hierarchical-cache": True, "hicache-size": 20, "tp-size": 4})
     assert sized["host_memory"]["pinned_gib"] == 80
+
+
+def test_an_unknown_architecture_returns_what_is_certain(tmp_path: Path) -> None:
+    config = json.loads((references.MODELS / "qwen3-8b" / "config.json").read_text(encoding="utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["NewForCausalLM"]}), encoding="utf-8")
+    given = params(model=str(tmp_path))
+    result = fraction_plan.from_params(given)
+    assert (result["fraction"], result["feasible"], result["prediction"]) == (0.903, None, None)
+    assert "NewForCausalLM" in result["lines"][1]
+    assert not result["model"]["known"]
+    assert result["model"]["context_length"] == 40960
+    shared = fraction_plan.from_params({**given, "kind": "shared"})
+    assert shared["fraction"] is None
+    assert fraction_plan.from_params({**given, "kind": "shared", "mem_fraction": 0.5})["fraction"] == 0.5

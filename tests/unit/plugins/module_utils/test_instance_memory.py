@@ -167,3 +167,26 @@ def test_the_measured_pool_is_compared(memory: Any, measured: int | None, fits: 
     assert answer is fits
     assert said in text
     assert bool(text) is bool(said)
+
+
+def test_a_given_number_is_refused_only_when_no_pool_follows(desired_dir: Path, model: Path) -> None:
+    l4 = Card(0, uuid="GPU-b", name="NVIDIA L4", total_mib=23034.0, free_mib=22560.0, compute_capability="8.9")
+    small = replace(READINGS, cards=(l4,), smi_totals=("23034",))
+    works = run(declared(model, mem_fraction=0.9), desired_dir, small)
+    assert works["args"]["mem-fraction-static"] == 0.9
+    assert any("outside of what can work" in text for text in works["memory"]["warnings"])
+    refused = run(declared(model, mem_fraction=0.5), desired_dir, small)
+    assert "no pool" in refused.problems[0]
+    none = run(declared(model, mem_fraction="choose"), desired_dir, small)
+    assert "no feasible fraction" in none.problems[0]
+    assert "--chunked-prefill-size 2048" in none.problems[0]
+
+
+def test_an_unknown_architecture_is_deployed_and_not_chosen_for(desired_dir: Path, model: Path) -> None:
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    (model / "config.json").write_text(json.dumps({**config, "architectures": ["NewForCausalLM"]}), encoding="utf-8")
+    auto = run(declared(model), desired_dir)
+    assert auto["memory"]["fraction"] == 0.903
+    assert not auto["memory"]["binding"]
+    shared = run(declared(model, mem_fraction="choose", memory={"kind": "shared"}), desired_dir)
+    assert "NewForCausalLM" in shared.problems[0]
