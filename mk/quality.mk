@@ -44,7 +44,7 @@ types: setup-dev ## Check the types of module_utils
 
 .PHONY: unit
 unit: setup-dev ## Run the unit tests
-	$(RUN) pytest --junit-xml=$(RESULTS)/unit.xml tests/unit
+	$(RUN) pytest --junit-xml=$(RESULTS)/unit.xml tests/unit tests/load
 
 .PHONY: sanity
 sanity: setup-dev ## Run ansible-test's sanity tests on the archive that would be published
@@ -61,7 +61,7 @@ molecule: setup ## Run the Molecule scenarios on test hosts (one of them: make m
 # The two above as one run, so that one summary closes `make test`.
 .PHONY: suites
 suites: setup
-	$(RUN) pytest -v --junit-xml=$(RESULTS)/suites.xml tests/integration tests/molecule
+	$(RUN) pytest -v --junit-xml=$(RESULTS)/suites.xml tests/hosts tests/integration tests/molecule
 
 .PHONY: ansible-versions
 ansible-versions: setup-dev ## Load every plugin and playbook with the other supported ansible-core releases

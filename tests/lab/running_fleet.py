@@ -123,7 +123,8 @@ def ledger_of(playbook: Playbook) -> list[dict[str, Any]]:
 
 def workers() -> dict[str, bool]:
     """What the gateway routes to: URL -> healthy."""
-    answer = json.loads(on("gw", "curl", "-sS", "--max-time", "10", "http://127.0.0.1:30000/workers"))
+    text = on("gw", "curl", "-sS", "--max-time", "10", "http://127.0.0.1:30000/workers", check=False)
+    answer = json.loads(text or '{"workers": []}')
     return {worker["url"]: worker["is_healthy"] for worker in answer["workers"]}
 
 
