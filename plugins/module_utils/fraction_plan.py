@@ -150,9 +150,7 @@ def _of_unknown_model(options: Options, served: Fraction, kind: Kind, model: Mod
         "lines": [first, f"pool: not predicted, {why}", "window: not known without the bytes of a token"],
         "window": {**dict.fromkeys(("feasible", "low", "high")), "text": "not known", "inside": [], "outside": []},
         "prediction": None,
-        "warnings": [
-            f"{why}; the fraction takes it for a text model with ordinary attention"
-        ],
+        "warnings": [f"{why}; the fraction takes it for a text model with ordinary attention"],
         "model": model_dict(model),
         "release": served.release,
         "assumed": assumed,
