@@ -29,7 +29,7 @@ KINDS = (DEDICATED, SHARED, UNIFIED)
 # On unified memory an unproven value starts below 0.7.
 UNIFIED_START = 0.69
 UNIFIED_HOST_RESERVE_GIB = 12.0
-# The steps in which a proven value is raised.
+# The steps in which values are raised.
 RAISE_BY = 0.02
 # A tower, a draft or graphs that save less than this are not worth a suggestion.
 _WORTH_GIB = 0.1
@@ -260,12 +260,16 @@ def choose(case: Case, proven: float | None = None) -> Choice:
 
 
 def _explicit(case: Case, bounds: Window) -> float:
-    """The highest fraction that leaves enough, or the least that fills a capped pool."""
+    """The highest fraction that leaves enough; for a capped pool a step above the least that fills it.
+
+    The step is for what the estimate of the load may be wrong by.
+    """
     cap = case.arguments.max_total_tokens
     if cap is None or not bounds.feasible:
         return bounds.high
     page = case.pool(bounds.high).cell.page_size
-    return min(bounds.high, _least_fraction(case, max(page, cap // page * page), bounds.low))
+    least = _least_fraction(case, max(page, cap // page * page), bounds.low)
+    return min(bounds.high, round(least + RAISE_BY, 3))
 
 
 def _reasons(case: Case, bounds: Window, fraction: float | None) -> tuple[Reason, ...]:
