@@ -163,11 +163,19 @@ class _Draft:
         return int(self.arguments.get(argument, default))
 
 
-def resolve(instances: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any], host: Host) -> Outcome:
-    """The desired state of every declared instance, or every problem that the declarations have."""
+def resolve(
+    instances: Sequence[Mapping[str, Any]],
+    defaults: Mapping[str, Any],
+    host: Host,
+    memory: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Outcome:
+    """The desired state of every declared instance, or every problem that the declarations have.
+
+    `memory` is the memory part of each, which instance_memory plans from what a first pass resolved.
+    """
     outcome = Outcome()
     drafts = [_draft(position, declared, defaults) for position, declared in enumerate(instances)]
-    resolved = [_resolve_one(draft, host) for draft in drafts]
+    resolved = [_resolve_one(draft, host, (memory or {}).get(draft.name)) for draft in drafts]
     for draft in drafts:
         outcome.problems += draft.problems
         outcome.warnings += draft.warnings
@@ -175,6 +183,12 @@ def resolve(instances: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any],
     if not outcome.problems:
         outcome.instances = [one for one in resolved if one is not None]
     return outcome
+
+
+def wishes(instances: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each instance declares about its memory, by its name."""
+    drafts = [_draft(position, declared, defaults) for position, declared in enumerate(instances)]
+    return {draft.name: {key: draft.declared.get(key) for key in ("mem_fraction", "memory")} for draft in drafts}
 
 
 def _draft(position: int, declared: Mapping[str, Any], defaults: Mapping[str, Any]) -> _Draft:
@@ -185,7 +199,7 @@ def _draft(position: int, declared: Mapping[str, Any], defaults: Mapping[str, An
     return _Draft(name=str(declared.get("name") or f"number {position + 1}"), declared=merged)
 
 
-def _resolve_one(draft: _Draft, host: Host) -> Resolved | None:
+def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) -> Resolved | None:
     declared = draft.declared
     _check_name(draft)
     version = _check_version(draft)
@@ -208,6 +222,8 @@ def _resolve_one(draft: _Draft, host: Host) -> Resolved | None:
             "assumed"
         )
     args = {**model.arguments, "host": declared["host"], "port": declared["port"], **draft.arguments}
+    if memory is not None and memory.get("argument") is not None:
+        args["mem-fraction-static"] = memory["argument"]
     paths = _writable_paths(draft)
     environment = _environment(draft, version, release, model)
     credentials = [secret for secret in SECRETS if declared.get(secret)]
@@ -264,6 +280,7 @@ def _resolve_one(draft: _Draft, host: Host) -> Resolved | None:
             "restart_s": RESTART_S,
         },
         "writable_paths": paths,
+        "memory": None if memory is None else dict(memory),
     }
     _check_leak(draft, desired)
     return Resolved(
@@ -361,6 +378,9 @@ def _check_arguments(draft: _Draft, version: str) -> None:
             del draft.arguments[name]
         elif name in draft.arguments:
             draft.arguments[name] = int(draft.arguments[name])
+    fraction = draft.declared.get("mem_fraction")
+    if draft.arguments.get("mem-fraction-static") is not None and fraction not in (None, "auto"):
+        draft.wrong(f"argument 'mem-fraction-static': mem_fraction is {fraction} too. Keep one of them")
     served = draft.arguments.get("served-model-name") or draft.declared.get("served_model_name")
     if served and ":" in str(served):
         draft.wrong(f"the served model name '{served}' contains a colon, which SGLang refuses")

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from . import cgroup, desired_state, journal, lifecycle, observe, ports, server_log, systemd
+from . import cgroup, desired_state, journal, lifecycle, observe, pool_check, ports, server_log, systemd
 from .desired_state import Desired
 from .errors import EngineError
 from .host_job import Reporter
@@ -340,6 +340,14 @@ def _verify(desired: Desired, client: ServerClient, reporter: Reporter) -> None:
         reporter.result["verify"] = {"ok": False, "msg": error.msg}
         reporter.end(False, kind=failure.kind, msg=failure.msg)
         raise failure from error
+    fits, said = pool_check.compare(desired.raw.get("memory"), reporter.result.get("max_total_num_tokens"))
+    if not fits:
+        failure = EngineError("verify_failed", f"Instance {desired.instance} answers, but {said}.", cause="pool")
+        reporter.result["verify"] = {"ok": False, "msg": said}
+        reporter.end(False, kind=failure.kind, msg=failure.msg)
+        raise failure
+    if said:
+        reporter.result["warnings"].append(f"Instance {desired.instance}: {said}.")
     facts["answered_after_s"] = round(time.monotonic() - begun, 2)
     reporter.result["verify"] = {"ok": True, **facts}
     reporter.end(True, **facts)

@@ -105,6 +105,41 @@ options:
       memory_swap_max: &memory_swap_max
         description: Limit of swap of the slice.
         type: str
+      mem_fraction: &mem_fraction
+        description:
+          - V(auto) leaves the memory fraction to SGLang, V(choose) has it chosen for this machine as by
+            M(serving.sglang.mem_fraction), a number is taken as it is.
+          - A choice is kept until the card, the model, the arguments or the release change, or O(memory_again).
+        type: raw
+      memory: &memory
+        description: What the choice is told of the machine.
+        type: dict
+        suboptions:
+          kind:
+            description: The kind of the machine. Default is what is read.
+            type: str
+            choices: [dedicated, shared, unified]
+          wanted_tokens:
+            description: Tokens that the pool must hold at least.
+            type: int
+          neighbours_may_take_gib:
+            description: What others on the card, or on the host with unified memory, may still claim.
+            type: float
+          host_reserve_gib:
+            description: What stays available to the operating system on unified memory.
+            type: float
+          needed_outside_gib:
+            description: What was measured beside weights and pool.
+            type: float
+          weights_gib:
+            description: The weights of one rank, where they cannot be read.
+            type: float
+          draft_model:
+            description: The folder of the draft model.
+            type: path
+          proven:
+            description: The value that M(serving.sglang.pool_advice) allows on evidence.
+            type: float
       hf_home: &hf_home
         description: The directory of downloaded models.
         type: str
@@ -140,11 +175,17 @@ options:
       memory_max: *memory_max
       memory_high: *memory_high
       memory_swap_max: *memory_swap_max
+      mem_fraction: *mem_fraction
+      memory: *memory
       hf_home: *hf_home
       writable_paths: *writable_paths
       api_key: *api_key
       admin_api_key: *admin_api_key
       hf_token: *hf_token
+  memory_again:
+    description: Has every memory fraction chosen anew, although nothing that it rests on has changed.
+    type: bool
+    default: false
   host_name:
     description: The host's name in the inventory, the first half of a replica's default name.
     type: str
@@ -262,11 +303,13 @@ problems:
   sample: ["instance 'main': version is missing"]
 """
 
+from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.serving.sglang.plugins.module_utils.spec import Host, resolve
+from ansible_collections.serving.sglang.plugins.module_utils.instance_memory import plan_instances
+from ansible_collections.serving.sglang.plugins.module_utils.spec import Host, Outcome, resolve, wishes
 
 
 def shared_options() -> dict[str, Any]:
@@ -286,6 +329,20 @@ def shared_options() -> dict[str, Any]:
         "memory_max": {"type": "str"},
         "memory_high": {"type": "str"},
         "memory_swap_max": {"type": "str"},
+        "mem_fraction": {"type": "raw"},
+        "memory": {
+            "type": "dict",
+            "options": {
+                "kind": {"type": "str", "choices": ["dedicated", "shared", "unified"]},
+                "wanted_tokens": {"type": "int", "no_log": False},
+                "neighbours_may_take_gib": {"type": "float"},
+                "host_reserve_gib": {"type": "float"},
+                "needed_outside_gib": {"type": "float"},
+                "weights_gib": {"type": "float"},
+                "draft_model": {"type": "path"},
+                "proven": {"type": "float"},
+            },
+        },
         "hf_home": {"type": "str"},
         "writable_paths": {"type": "list", "elements": "str"},
         "api_key": {"type": "str", "no_log": True},
@@ -311,11 +368,22 @@ def instance_options() -> dict[str, Any]:
     }
 
 
+def with_memory(outcome: Outcome, given: dict[str, Any], host: Host) -> Outcome:
+    """The instances again, with the memory part of each."""
+    desired = [instance.desired for instance in outcome.instances]
+    planned = plan_instances(desired, wishes(given["instances"], given["defaults"]), given["memory_again"])
+    if planned.problems:
+        return replace(outcome, problems=list(planned.problems))
+    again = resolve(given["instances"], given["defaults"], host, planned.parts)
+    return replace(again, warnings=again.warnings + list(planned.warnings))
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "instances": {"type": "list", "elements": "dict", "required": True, "options": instance_options()},
             "defaults": {"type": "dict", "default": {}, "options": shared_options()},
+            "memory_again": {"type": "bool", "default": False},
             "host_name": {"type": "str", "required": True},
             "address": {"type": "str", "required": True},
             "gpus": {
@@ -330,6 +398,8 @@ def main() -> None:
     given = module.params
     host = Host(given["host_name"], given["address"], given["gpus"])
     outcome = resolve(given["instances"], given["defaults"], host)
+    if not outcome.problems:
+        outcome = with_memory(outcome, given, host)
     if outcome.problems:
         count = len(outcome.problems)
         lines = "".join(f"\n- {problem}." for problem in outcome.problems)
