@@ -26,5 +26,5 @@ class ActionModule(CarefulAction):
         if target and not self._task.check_mode:
             step = target.get("step") or STEPS.get(args.get("state") or "present", "rejoin")
             detail = {key: result[key] for key in DETAILS if result.get(key) not in (None, "")}
-            self.write_ledger(target, step, not result.get("failed"), self.clock() - begin, detail)
+            self.write_ledger(result, target, step, not result.get("failed"), self.clock() - begin, detail)
         return result

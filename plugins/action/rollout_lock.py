@@ -22,5 +22,5 @@ class ActionModule(CarefulAction):
         result.update(self.run_module_carefully("serving.sglang.rollout_lock", args, task_vars))
         if target and not self._task.check_mode:
             detail = {"msg": result["msg"]} if result.get("failed") else {"broke": bool(args.get("break_tokens"))}
-            self.write_ledger(target, "lock", not result.get("failed"), self.clock() - begin, detail)
+            self.write_ledger(result, target, "lock", not result.get("failed"), self.clock() - begin, detail)
         return result

@@ -175,6 +175,11 @@ class ActionModule(ActionBase):
                 "msg": f"The rollout does not begin; nothing was touched.\n- {reasons}",
             }
         if begins:
-            ledger.append(path, plan.run, "-", "-", "plan", True, 0.0, {"lines": lines, "continues": plan.continues})
+            try:
+                ledger.append(
+                    path, plan.run, "-", "-", "plan", True, 0.0, {"lines": lines, "continues": plan.continues}
+                )
+            except ledger.LedgerError as error:
+                raise AnsibleError(f"The rollout does not begin; nothing was touched: {error}") from error
             display.display(f"  ledger: {path}")
         return result

@@ -34,9 +34,12 @@ class ActionModule(CarefulAction):
         detail = {key: result[key] for key in ("serving", "why", "msg") if result.get(key) not in (None, "")}
         if target.get("reason"):
             detail["reason"] = target["reason"]
-        overhead = ledger.overhead_s(ledger.read(target["path"]), target["replica"], now=time.time())
+        try:
+            overhead = ledger.overhead_s(ledger.read(target["path"]), target["replica"], now=time.time())
+        except (OSError, ledger.LedgerError):
+            overhead = None  # what is wrong with the ledger is said when the line is written
         if overhead is not None:
             detail["overhead_s"] = overhead
             result["overhead_s"] = overhead
-        self.write_ledger(target, "done" if ok else "failed", ok, self.clock() - begin, detail)
+        self.write_ledger(result, target, "done" if ok else "failed", ok, self.clock() - begin, detail)
         return result

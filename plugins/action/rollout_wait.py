@@ -48,9 +48,10 @@ class ActionModule(CarefulAction):
                 break
             time.sleep(min(left, SIGN_OF_LIFE_S))
         elapsed = self.clock() - begin
+        result = {"changed": False, "elapsed_s": round(elapsed, 3)}
         for target in targets:
-            self.write_ledger(target, args["step"], True, elapsed, {"asked_s": args["seconds"]})
-        return {"changed": False, "elapsed_s": round(elapsed, 3)}
+            self.write_ledger(result, target, args["step"], True, elapsed, {"asked_s": args["seconds"]})
+        return result
 
     def _sign_of_life(self, paths):
         """Touch the lock; a host that does not answer just now is met by the next step, which says so."""

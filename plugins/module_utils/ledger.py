@@ -125,11 +125,30 @@ def append(
     """Append one line to the ledger at ``path`` and return its sequence number.
 
     The line is on the disk when this returns. Several writers may append at once (the file is locked meanwhile).
-    A line that a crash left unfinished is cut off first. Raises LedgerError for an unknown step or an unreadable
-    ledger, OSError when the disk refuses.
+    A line that a crash left unfinished is cut off first. Raises LedgerError for an unknown step, an unreadable
+    ledger, and when the disk refuses.
     """
     if step not in STEPS:
         raise LedgerError(f"{step!r} is no step of the ledger; known steps: {', '.join(STEPS)}")
+    try:
+        return _append(path, run, replica, host, step, ok, elapsed_s, detail)
+    except OSError as error:
+        raise LedgerError(
+            f"the ledger {path} cannot be written: {error}. Make room or name another directory on the controller "
+            "(-e sglang_rollout_ledger_dir=DIRECTORY), then run again"
+        ) from error
+
+
+def _append(
+    path: str,
+    run: str,
+    replica: str,
+    host: str,
+    step: str,
+    ok: bool,
+    elapsed_s: float,
+    detail: Mapping[str, Any] | None,
+) -> int:
     os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o755, exist_ok=True)
     with open(path, "a+", encoding="utf-8") as handle:
         fcntl.flock(handle.fileno(), fcntl.LOCK_EX)

@@ -45,14 +45,27 @@ def _trouble(reading: Mapping[str, Any]) -> str:
     return ""
 
 
+def _notes(info: Mapping[str, Any], record: Mapping[str, Any] | None, lock: Mapping[str, Any] | None) -> list[str]:
+    """What a person should know about an instance beside its state."""
+    notes = [str(info["error"])] if info.get("error") else []
+    if info.get("restart_pending"):
+        notes.append("restart pending")
+    if record and record.get("step") not in (None, "done"):
+        notes.append(f"rollout {record.get('run')} left it unfinished ({record.get('step')})")
+    if lock:
+        notes.append(f"claimed by rollout {lock.get('run')} of {lock.get('owner')}, {lock.get('age_s', 0):.0f} s ago")
+    return notes
+
+
 def fleet(readings: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """One line for each instance of each host, from what ``server_info`` returned (an empty dict: not read)."""
+    """One line for each instance of each host, from what ``rollout_info`` returned (an empty dict: not read)."""
     rows: list[list[Any]] = []
     for host, reading in readings.items():
         trouble = _trouble(reading)
         if trouble:
             rows.append([host, None, None, trouble] + [None] * 6)
             continue
+        records = reading.get("records") or {}
         for info in reading.get("instances") or []:
             rows.append(
                 [
@@ -65,7 +78,7 @@ def fleet(readings: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     info.get("waiting"),
                     info.get("max_total_num_tokens"),
                     None if info.get("token_usage") is None else f"{100 * float(info['token_usage']):.0f}",
-                    info.get("error") or ("restart pending" if info.get("restart_pending") else None),
+                    "; ".join(_notes(info, records.get(info["instance"]), reading.get("lock"))),
                 ]
             )
         if not reading.get("instances"):

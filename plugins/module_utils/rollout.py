@@ -347,7 +347,7 @@ def make_plan(
         unknown = sorted(set(wanted) - known)
         if unknown:
             refusals.append(f"{option}: unknown: {', '.join(unknown)}; known: {', '.join(sorted(known)) or 'none'}")
-    if not everything:
+    if not everything and not unreadable and not unreachable:
         refusals.append("no instance is deployed on these hosts; run the deploy playbook first")
 
     def in_gateways(replica: Replica) -> str:

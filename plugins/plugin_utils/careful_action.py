@@ -63,11 +63,19 @@ class CarefulAction(ActionBase):
         return self.checked_target(target) if target else None
 
     @staticmethod
-    def write_ledger(target, step, ok, elapsed_s, detail=None):
-        """Append a step to the ledger that ``pop_ledger`` returned; nothing when there is none."""
-        if target:
-            detail = {**(target.get("detail") or {}), **(detail or {})}
+    def write_ledger(result, target, step, ok, elapsed_s, detail=None):
+        """Append a step to the ledger that ``pop_ledger`` returned; nothing when there is none.
+
+        A ledger that cannot be written fails the ``result``, which keeps what else it says: what was done was done.
+        """
+        if not target:
+            return
+        detail = {**(target.get("detail") or {}), **(detail or {})}
+        try:
             ledger.append(target["path"], target["run"], target["replica"], target["host"], step, ok, elapsed_s, detail)
+        except ledger.LedgerError as error:
+            said = [result["msg"]] if result.get("failed") and result.get("msg") else []
+            result.update(failed=True, msg=" ".join([*said, f"Step {step!r} was taken, but {error}."]))
 
     @staticmethod
     def clock():

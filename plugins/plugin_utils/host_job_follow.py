@@ -180,6 +180,16 @@ class Follower:
                 self.say(f"{seen.status.step}: {seen.status.text}")
             time.sleep(POLL_S)
 
+    def unwritten_result(self, error: ledger.LedgerError) -> dict[str, Any]:
+        return {
+            "failed": True,
+            "changed": True,
+            "kind": "ledger",
+            "instance": self.instance,
+            "steps": [],
+            "msg": f"The {self.kind} of instance {self.instance} goes on on {self.host}, but {error}.",
+        }
+
     def lost_result(self, lost: LostConnection, begun: bool) -> dict[str, Any]:
         unit, path = host_job.unit_of(self.instance), host_job.status_path(self.instance)
         if begun:
@@ -252,6 +262,9 @@ class HostJobAction(ActionBase):
         except LostConnection as lost:
             result.update(follower.lost_result(lost, begun))
             return result
+        except ledger.LedgerError as error:
+            result.update(follower.unwritten_result(error))
+            return result
         job = started.get("job")
         if started.get("failed") or not isinstance(job, dict) or not options["wait"]:
             result.update(started)
@@ -260,6 +273,8 @@ class HostJobAction(ActionBase):
             result.update(follower.follow(str(job["id"])), joined=bool(started.get("joined")))
         except LostConnection as lost:
             result.update(follower.lost_result(lost, True))
+        except ledger.LedgerError as error:
+            result.update(follower.unwritten_result(error))
         return result
 
     def _begin(

@@ -58,6 +58,12 @@ def test_a_damaged_line_in_the_middle_is_an_error(tmp_path):
         add(path)
 
 
+def test_a_ledger_that_cannot_be_written_says_what_to_do(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ledger.LedgerError, match="sglang_rollout_ledger_dir"):
+        add(tmp_path / "file" / "l")
+
+
 def _write(path, count):
     for _ in range(count):
         add(path)

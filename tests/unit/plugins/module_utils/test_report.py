@@ -47,6 +47,20 @@ def test_a_fleet_shows_every_host_whatever_it_answered():
         assert words in text
 
 
+def test_a_fleet_shows_what_a_rollout_left():
+    info = {"instance": "main", "replica": "r1", "state": "up"}
+    reading = {
+        "instances": [info],
+        "records": {"main": {"run": "R7", "step": "leaving", "at": 1.0}},
+        "lock": {"run": "R8", "owner": "ann@laptop", "age_s": 31.2},
+    }
+    text = "\n".join(report.fleet({"h1": reading}))
+    assert "rollout R7 left it unfinished (leaving)" in text
+    assert "claimed by rollout R8 of ann@laptop, 31 s ago" in text
+    reading["records"]["main"]["step"] = "done"
+    assert "R7" not in "\n".join(report.fleet({"h1": reading}))
+
+
 def test_gateways():
     workers = [{"url": "http://a:1", "is_healthy": True, "load": 2}, {"url": "http://b:1", "status": "draining"}]
     text = "\n".join(
