@@ -68,13 +68,17 @@ def failure(result, task_name, replicas, ledger):
 
 def still_serving(results):
     """The first ranks among ``results`` (a loop over members with ``rollout_record``) that serve."""
-    return [item["member"] for item in results if item.get("serving") and item["member"]["head"]]
+    return [
+        {**item["member"], "worker_url": item["worker_url"]}
+        for item in results
+        if item.get("serving") and item["member"]["head"]
+    ]
 
 
 def worker_urls(hosts, hostvars, name):
     """The URLs of all instances that serve, from the results of ``server_info`` registered as ``name``."""
     return [
-        info["desired"]["worker_url"]
+        info["worker_url"]
         for reading in readings(hosts, hostvars, name)
         for info in reading.get("instances", [])
         if info["state"] == "up" and info["ready"] and not info["desired"]["rank"]

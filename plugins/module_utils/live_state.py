@@ -54,6 +54,7 @@ _NOTHING: dict[str, Any] = {
     "main_pid": None,
     "since": None,
     "endpoint": None,
+    "worker_url": None,
     "version": None,
     "model": None,
     "arguments": None,
@@ -78,6 +79,7 @@ def of_instance(instance: str) -> dict[str, Any]:
         unit = systemd.show(desired.unit)
         entry.update(_unit(unit), restart_pending=desired_state.restart_pending(instance, unit.running))
         running = observe.running_desired(desired, unit)
+        entry["worker_url"] = running.raw.get("worker_url")
         entry["listeners"] = [listener.as_dict() for listener in ports.listeners(running.port)]
         if unit.main_pid:
             entry["slice"] = _slice(unit.main_pid, running)

@@ -52,7 +52,10 @@ class Lock:
 
 @dataclass(frozen=True)
 class Member:
-    """One instance of a replica, as found before the rollout."""
+    """One instance of a replica, as found before the rollout.
+
+    ``worker_url`` is where gateways reach what runs, ``next_worker_url`` where they will after a restart.
+    """
 
     replica: str
     rank: int
@@ -65,6 +68,7 @@ class Member:
     restart_pending: bool = False
     record: Record | None = None
     why_not_serving: str = ""
+    next_worker_url: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,8 @@ def members_of(host: str, reading: Mapping[str, Any]) -> tuple[list[Member], lis
                 rank=int(desired.get("rank") or 0),
                 host=host,
                 instance=str(info["instance"]),
-                worker_url=str(desired["worker_url"]),
+                worker_url=str(info.get("worker_url") or desired["worker_url"]),
+                next_worker_url=str(desired["worker_url"]),
                 serving=serving,
                 state=str(info["state"]),
                 active_since=_seconds(info.get("since")),

@@ -14,12 +14,16 @@ from .errors import EngineError
 
 @dataclass(frozen=True)
 class Serving:
-    """Whether an instance serves, why it does not, and its requests; None where the server did not tell."""
+    """Whether an instance serves, why it does not, and its requests; None where the server did not tell.
+
+    ``worker_url`` is where gateways reach what runs now, which may differ from what is declared.
+    """
 
     serves: bool
     why: str = ""
     running: int | None = None
     waiting: int | None = None
+    worker_url: str = ""
 
 
 def check(instance: str, with_requests: bool = False) -> Serving:
@@ -37,10 +41,11 @@ def check(instance: str, with_requests: bool = False) -> Serving:
         return Serving(False, f"{desired.unit} is {unit.active_state} (result {unit.result or 'none'})")
     if state != lifecycle.UP:
         return Serving(False, f"it is {state}")
+    url = str(running.raw.get("worker_url") or "")
     if with_requests:
         try:
             loads = client.loads()
-            return Serving(True, running=loads.running, waiting=loads.waiting)
+            return Serving(True, running=loads.running, waiting=loads.waiting, worker_url=url)
         except EngineError:
             pass  # the count is for the record only; whether it serves is known
-    return Serving(True)
+    return Serving(True, worker_url=url)

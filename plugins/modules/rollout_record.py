@@ -89,6 +89,10 @@ waiting:
   description: Requests that waited then.
   returned: success
   type: int
+worker_url:
+  description: Where gateways reach what runs now; empty when it does not serve.
+  returned: success
+  type: str
 overhead_s:
   description: Seconds the replica took beyond SGLang's own drain and start and the declared waits.
   returned: when O(ledger) is given and O(step) is V(done) or V(failed)
@@ -139,7 +143,14 @@ def main() -> None:
             why=now.why,
             changed=changed,
         )
-    module.exit_json(changed=changed, serving=now.serves, why=now.why, running=now.running, waiting=now.waiting)
+    module.exit_json(
+        changed=changed,
+        serving=now.serves,
+        why=now.why,
+        running=now.running,
+        waiting=now.waiting,
+        worker_url=now.worker_url,
+    )
 
 
 if __name__ == "__main__":

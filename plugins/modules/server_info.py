@@ -81,6 +81,9 @@ instances:
     endpoint:
       description: The address that was asked, and the status code of C(/ready) or what was wrong.
       type: dict
+    worker_url:
+      description: Where gateways reach what runs now; RV(instances[].desired) has the URL after the next restart.
+      type: str
     version:
       description: The release that the server says it is.
       type: str

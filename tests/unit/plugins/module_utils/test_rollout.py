@@ -247,7 +247,8 @@ def test_members_come_from_readings():
         "ready": True,
         "since": "1970-01-01T00:00:05Z",
         "restart_pending": True,
-        "desired": {"worker_url": "http://a:1", "rank": 0},
+        "worker_url": "http://a:1",
+        "desired": {"worker_url": "http://a:2", "rank": 0},
     }
     reading = {
         "instances": [info, {"instance": "broken", "error": "not JSON"}],
@@ -258,6 +259,7 @@ def test_members_come_from_readings():
     assert members[0].restart_pending
     assert members[0].serving
     assert members[0].active_since == 5.0
+    assert (members[0].worker_url, members[0].next_worker_url) == ("http://a:1", "http://a:2")
     assert problems == ["h1/broken: not JSON"]
 
 
