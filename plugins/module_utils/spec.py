@@ -477,22 +477,28 @@ def _check_the_rest(draft: _Draft) -> None:
 def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
     declared = draft.declared
     cap, rate = declared.get("output_cap_tokens"), declared.get("slowest_tokens_per_s")
+    running = draft.arguments.get("max-running-requests")
+    waiting = draft.arguments.get("max-queued-requests")
+    wrong = [
+        f"{name} is {value}, expected at least {least}"
+        for name, value, least in (
+            ("output_cap_tokens", cap or None, 1),  # none at all is refused below, with what it is for
+            ("margin_s", declared["margin_s"], 0),
+            ("max-running-requests", running, 1),
+            ("max-queued-requests", waiting, 0),
+        )
+        if value is not None and value < least
+    ]
+    if rate is not None and rate < 0:
+        wrong.append(f"slowest_tokens_per_s is {rate}, expected more than 0")
+    for text in wrong:
+        draft.wrong(text)
+    if wrong:
+        return None
     refusal = grace.refusal(cap, rate, release)
     if refusal:
         draft.wrong(refusal)
         return None
-    running = draft.arguments.get("max-running-requests")
-    waiting = draft.arguments.get("max-queued-requests")
-    for name, value, least in (
-        ("output_cap_tokens", cap, 1),
-        ("slowest_tokens_per_s", rate, 0),
-        ("margin_s", declared["margin_s"], 0),
-        ("max-running-requests", running, 1),
-        ("max-queued-requests", waiting, 0),
-    ):
-        if value is not None and value < least:
-            draft.wrong(f"{name} is {value}, expected at least {least}")
-            return None
     times = grace.times(grace.Load(int(cap or 0), float(rate or 0), running, waiting, declared["margin_s"]), release)
     for note in times.notes:
         draft.doubtful(note)

@@ -269,6 +269,8 @@ def test_what_only_sounds_like_a_secret_is_accepted() -> None:
         ({"hf_home": "hf"}, "hf_home 'hf' is not an absolute path"),
         ({"start_deadline_s": 0}, "start_deadline_s is 0"),
         ({"output_cap_tokens": 0}, "output_cap_tokens not set, so the grace period cannot be computed"),
+        ({"output_cap_tokens": -5}, "output_cap_tokens is -5, expected at least 1"),
+        ({"slowest_tokens_per_s": -1}, "slowest_tokens_per_s is -1, expected more than 0"),
         ({"margin_s": -1}, "margin_s is -1, expected at least 0"),
     ],
 )
