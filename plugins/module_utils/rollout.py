@@ -156,7 +156,8 @@ def members_of(host: str, reading: Mapping[str, Any]) -> tuple[list[Member], lis
             problems.append(f"{host}/{info.get('instance', '?')}: {info.get('error') or 'no desired state'}")
             continue
         raw = records.get(info["instance"])
-        serving = info["state"] == "up" and bool(info.get("ready"))
+        # A server whose scheduler stands still is ready all the same; that it did not tell is in the error.
+        serving = info["state"] == "up" and bool(info.get("ready")) and not info.get("error")
         members.append(
             Member(
                 replica=str(info["replica"]),

@@ -167,7 +167,9 @@ class _Stop:
             self.result["waiting_at_leave"] = watch.waiting_at_leave
             self.rises = watch.rises
             if watch.drained:
-                return
+                trouble = self._silence(watch)
+                if trouble is None and watch.drained:
+                    return
             if trouble is not None and systemd.show(self.desired.unit).stopped:
                 raise EngineError(
                     "died",
@@ -177,7 +179,7 @@ class _Stop:
             if elapsed >= self.limit_s and watch.zeros == 0:
                 self._drain_timeout(watch, elapsed, trouble)
                 return
-            text = watch.text(elapsed) if trouble is None else f"the load cannot be read ({trouble.kind})"
+            text = watch.text(elapsed) if trouble is None else f"its scheduler does not answer ({trouble.kind})"
             self.reporter.progress(
                 text,
                 running=watch.running,
@@ -187,13 +189,29 @@ class _Stop:
             )
             time.sleep(_POLL_S)
 
+    def _silence(self, watch: lifecycle.DrainWatch) -> EngineError | None:
+        """Why the zeros that were read prove nothing: the scheduler that published them does not answer any more.
+
+        `/v1/loads` reads shared memory, which stays as it was when the scheduler stands still. `/server_info` waits
+        for the scheduler; after its answer the figures are read once more.
+        """
+        try:
+            self.client.server_info()
+            watch.add(self.client.loads(), time.time())
+        except EngineError as error:
+            if error.kind not in ("timeout", "broken"):
+                return None  # it answered, only not with what was asked for: a release without this endpoint
+            watch.zeros = 0
+            return error
+        return None
+
     def _drain_timeout(self, watch: lifecycle.DrainWatch, elapsed: float, trouble: EngineError | None) -> None:
         if self.policy == "abort":
             self._give_up(f"the drain timeout of {self.limit_s:.0f} s passed")
             self._await_idle()
             return
         if trouble is not None:
-            reading = f"its load could not be read at the end: {trouble.msg}"
+            reading = f"its scheduler may hang, so that what runs cannot be told: {trouble.msg}"
         elif watch.stalled:
             reading = (
                 f"{watch.running} running and {watch.waiting} waiting, and its scheduler reported nothing for "

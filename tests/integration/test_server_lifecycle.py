@@ -144,6 +144,20 @@ def test_a_hung_scheduler_hangs_nobody_and_is_revived_when_it_lives(serving):
     assert serving.info()["state"] == "up"
 
 
+def test_zeros_of_a_scheduler_that_stands_still_prove_nothing(serving):
+    pid = serving.info()["main_pid"]
+    with serving.frozen_scheduler():
+        load = serving.load(1, 50, until_running=False)
+        time.sleep(2)
+        assert serving.running() == 0, "what it published before is still there to read"
+        kept = serving.module("server_stop", instance="main", drain_timeout_s=8, on_timeout="fail")
+        assert kept["failed"]
+        assert kept["kind"] == "drain_timeout", kept["msg"]
+        assert "Nothing was signalled" in kept["msg"]
+    assert load.answers()[0]["whole"]
+    assert serving.info()["main_pid"] == pid
+
+
 def test_an_abort_is_counted(serving):
     serving.slow_down(0.02)
     load = serving.load(3, 4000)

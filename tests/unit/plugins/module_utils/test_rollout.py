@@ -263,6 +263,20 @@ def test_members_come_from_readings():
     assert problems == ["h1/broken: not JSON"]
 
 
+def test_a_server_that_does_not_tell_is_not_serving():
+    info = {
+        "instance": "main",
+        "replica": "r1",
+        "state": "up",
+        "ready": True,
+        "error": "GET /server_info was not answered in full within 6 s.",
+        "desired": {"worker_url": "http://a:1", "rank": 0},
+    }
+    members, _problems = rollout.members_of("h1", {"instances": [info]})
+    assert not members[0].serving
+    assert "6 s" in plan(members).refusals[0]
+
+
 FLEETS = st.lists(
     st.builds(
         lambda replica, host, serving, pending: {
