@@ -163,6 +163,8 @@ def _make_disk(fleet: Fleet, host: Host) -> None:
     _write(root / "etc/hostname", f"{host.name}\n")
     names = "".join(f"{other.address} {other.name}\n" for other in fleet.hosts)
     _write(root / "etc/hosts", f"127.0.0.1 localhost\n::1 localhost\n{names}")
+    # The image may name the server that it was made with. Nobody answers there, and each look-up would take 10 s.
+    _write(root / "etc/resolv.conf", "# A test host asks no name server.\n")
     _write(
         root / "etc/systemd/network/10-host0.network",
         f"[Match]\nName=host0\n[Network]\nAddress={host.address}/24\nGateway={BRIDGE_ADDRESS}\nLinkLocalAddressing=no\n",
