@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -99,7 +99,6 @@ class Plan:
     max_unavailable: int = 1
     serving: int = 0
     total: int = 0
-    facts: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as data; a wave has its number and its members, each with ``resume`` and ``head`` (first rank)."""
@@ -276,7 +275,7 @@ def _not_serving(replica: Replica) -> str:
     )
 
 
-def _wave_size(group_of: dict[str, str], pending: Sequence[Replica], limit: int) -> list[tuple[Replica, ...]]:
+def _cut_into_waves(group_of: dict[str, str], pending: Sequence[Replica], limit: int) -> list[tuple[Replica, ...]]:
     """Cut replicas into waves of at most ``limit``; replicas of one group (a host, in maintenance) stay together."""
     waves: list[list[Replica]] = []
     units: dict[str, list[Replica]] = {}
@@ -408,7 +407,7 @@ def make_plan(
     chosen.sort(key=lambda replica: (healthy[replica.name], replica.name not in unfinished))
 
     group_of = {replica.name: replica.members[0].host for replica in chosen} if by_host else {}
-    waves = _wave_size(group_of, chosen, limit)
+    waves = _cut_into_waves(group_of, chosen, limit)
     for wave in waves:
         away = [replica.name for replica in wave if healthy[replica.name]]
         if serving - len(away) < min_serving:
