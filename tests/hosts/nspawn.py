@@ -57,15 +57,13 @@ class Nspawn(backends.Backend):
         _kill_all(lambda: [*_members(_cgroup(fleet)), *_in_namespace(fleet)], wait_s=10)
         for mount in reversed(_mounts_under(fleet.disks)):
             subprocess.run(["umount", "--lazy", mount], check=False)
-        shutil.rmtree(fleet.disks, ignore_errors=True)
+        _remove_disks(fleet.disks)
         _remove_cgroups(_cgroup(fleet))
         if _namespace(fleet).exists():
             _run("ip", "netns", "delete", _namespace(fleet).name)
         for directory in ("propagate", "unix-export"):
             for left in pathlib.Path("/run/systemd/nspawn", directory).glob(f"{_short(fleet)}-*"):
                 shutil.rmtree(left, ignore_errors=True)
-        if fleet.disks.exists():
-            raise FleetError(f"{fleet.disks} could not be removed: look at what still uses it and run down again")
 
     def execute(self, fleet: Fleet, command: Sequence[str]) -> NoReturn:
         if not _namespace(fleet).exists():
@@ -186,6 +184,18 @@ def _write(path: pathlib.Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+def _remove_disks(disks: pathlib.Path) -> None:
+    """Remove the hosts' files. What was just killed may still hold the last of its mounts for a moment."""
+    deadline = time.monotonic() + 5
+    while True:
+        shutil.rmtree(disks, ignore_errors=True)
+        if not disks.exists():
+            return
+        if time.monotonic() > deadline:
+            raise FleetError(f"{disks} could not be removed: look at what still uses it and run down again")
+        time.sleep(0.1)
+
+
 def _mounts_under(directory: pathlib.Path) -> list[str]:
     points = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()]
     return [point for point in points if point == str(directory) or point.startswith(f"{directory}/")]
@@ -234,7 +244,7 @@ def _boot(fleet: Fleet, host: Host) -> None:
     for directory in _cgroup_directories(fleet, host):
         _make_cgroup(directory)
     with (fleet.state / f"{host.name}.console").open("ab") as console:
-        subprocess.Popen(
+        supervisor = subprocess.Popen(
             ["nsenter", f"--net={_namespace(fleet)}", "sh", str(_supervisor_script(fleet, host.name))],
             stdin=subprocess.DEVNULL,
             stdout=console,
@@ -242,6 +252,13 @@ def _boot(fleet: Fleet, host: Host) -> None:
             start_new_session=True,
             cwd="/",
         )
+    # Until it is in the namespace, a `down` would not find it, and it would go on to boot what was just removed.
+    deadline = time.monotonic() + 10
+    while supervisor.poll() is None and _network_of(supervisor.pid) != _identity(fleet):
+        if time.monotonic() > deadline:
+            supervisor.kill()
+            raise FleetError(f"the supervisor of host '{host.name}' did not enter the fleet's network within 10 s")
+        time.sleep(0.002)
 
 
 # Control groups
@@ -330,9 +347,15 @@ def _in_namespace(fleet: Fleet) -> list[int]:
     """Every process in the fleet's network, but for this one and those that it runs under."""
     if not _namespace(fleet).exists():
         return []
-    wanted = (_namespace(fleet).stat().st_dev, _namespace(fleet).stat().st_ino)
+    wanted = _identity(fleet)
     spared = set(_own_line())
     return [pid for pid in _pids() if pid not in spared and _network_of(pid) == wanted]
+
+
+def _identity(fleet: Fleet) -> tuple[int, int]:
+    """The fleet's network as the kernel tells it apart from others."""
+    status = _namespace(fleet).stat()
+    return status.st_dev, status.st_ino
 
 
 def _network_of(pid: int) -> tuple[int, int] | None:

@@ -151,13 +151,14 @@ def test_what_does_not_exist_is_said(fleet: str) -> None:
 def test_an_interrupted_up_leaves_nothing(delay_s: float) -> None:
     name = "selftest-int"
     making = subprocess.Popen(
-        [HOSTS, "up", "--fleet", name, "--servers", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [HOSTS, "up", "--fleet", name, "--servers", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     time.sleep(delay_s)
     making.send_signal(signal.SIGINT)
     making.send_signal(signal.SIGTERM)
+    said = making.communicate(timeout=60)[1]
     # Before Python has set itself up, the signal ends it.
-    assert making.wait(60) in (130, 143, -signal.SIGINT, -signal.SIGTERM)
+    assert making.returncode in (130, 143, -signal.SIGINT, -signal.SIGTERM), said
     assert traces(name) == []
 
 

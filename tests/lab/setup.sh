@@ -173,7 +173,7 @@ cpu_torch_index() {
 
 make_sglang() {
   local hash torch_index
-  hash=$({ echo "$sglang_version $torchvision_version"; cat "$here/sglang-cpu.lock" "$here"/stubs/*/__init__.py; } | hash_of)
+  hash=$({ echo "$sglang_version $torchvision_version"; cat "$here/sglang-cpu.lock"; } | hash_of)
   is_made sglang "$hash" "$venv" && return 0
   refuse_if_in_use "$venv"
   need_disk 8000 "SGLang's environment"
@@ -190,10 +190,20 @@ pip=/opt/sglang/$sglang_version/bin/pip
 \$pip check || true
 /opt/sglang/$sglang_version/bin/python -m compileall -q -j 0 /opt/sglang/$sglang_version/lib || true
 BUILD
-  mkdir "$work/sglang/stubs"
-  cp -R "$here"/stubs/*/ "$work/sglang/stubs/"
   chmod -R u+w,a+rX "$work/sglang"
   put_in_place sglang "$hash" "$work/sglang" "$venv"
+}
+
+# A part of its own: a changed stub is no reason to install SGLang anew.
+make_stubs() {
+  local hash
+  hash=$({ cd "$here/stubs" && find . -name '*.py' | sort | xargs cat; } | hash_of)
+  is_made stubs "$hash" "$venv/stubs" && return 0
+  refuse_if_in_use "$venv/stubs"
+  mkdir "$work/stubs"
+  (cd "$here/stubs" && find . -name '*.py' -exec cp --parents {} "$work/stubs" \;)
+  chmod -R u+w,a+rX "$work/stubs"
+  put_in_place stubs "$hash" "$work/stubs" "$venv/stubs"
 }
 
 make_model() {
@@ -238,6 +248,7 @@ main() {
   make_rootfs
   if [ "${1:-all}" = all ]; then
     make_sglang
+    make_stubs
     make_model
     make_wheels
   fi
