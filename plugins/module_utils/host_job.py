@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from . import whole_file
 from .errors import EngineError
 from .redaction import redact
 
@@ -55,22 +55,6 @@ def boot_id() -> str:
 
 def utc_now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def write_atomically(path: str, text: str, mode: int) -> None:
-    """Replaces a file whole, so that a reader never meets half of it."""
-    directory = os.path.dirname(path)
-    os.makedirs(directory, mode=0o755, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=f".{os.path.basename(path)}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-            handle.write(text)
-            os.fchmod(handle.fileno(), mode)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
 
 
 @dataclass(frozen=True)
@@ -288,7 +272,7 @@ class Reporter:
             self._data["updated_at"] = utc_now()
             self._data["result"] = self.result
             text = json.dumps(redact(self._data, self.secrets), ensure_ascii=False)
-            write_atomically(self._path, text + "\n", 0o644)
+            whole_file.replace(self._path, text + "\n", 0o644)
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_S):

@@ -18,6 +18,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from . import whole_file
+
 DIRECTORY = "/var/lib/sglang/rollout"
 LOCK = "lock.json"
 RECORDS = "instances"
@@ -58,13 +60,7 @@ def _read(path: str) -> dict[str, Any] | None:
 
 
 def _write(path: str, content: dict[str, Any]) -> None:
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as handle:
-        json.dump(content, handle, sort_keys=True)
-        handle.write("\n")
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(temporary, path)
+    whole_file.replace(path, json.dumps(content, sort_keys=True) + "\n", 0o644, sync=True)
 
 
 def read_lock(directory: str = DIRECTORY) -> dict[str, Any] | None:
@@ -139,6 +135,5 @@ def write_record(instance: str, run: str, step: str, directory: str = DIRECTORY)
     known = read_record(instance, directory)
     if known is not None and known.get("run") == run and known.get("step") == step:
         return False
-    os.makedirs(os.path.join(directory, RECORDS), mode=0o755, exist_ok=True)
     _write(os.path.join(directory, RECORDS, f"{instance}.json"), {"run": run, "step": step, "at": time.time()})
     return True

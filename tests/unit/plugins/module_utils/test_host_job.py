@@ -189,25 +189,3 @@ def test_a_reporter_shows_that_it_lives(jobs, monkeypatch):
     assert read(jobs)["updated_at"] != first
     reporter.finish({"kind": "died", "msg": "gone"})
     assert read(jobs)["error"] == {"kind": "died", "msg": "gone"}
-
-
-def test_a_reader_never_meets_half_a_file(jobs):
-    path = str(jobs / "x.json")
-    texts = {size: json.dumps({"n": "x" * size}) for size in (10, 100000)}
-    stop = threading.Event()
-
-    def write():
-        while not stop.is_set():
-            for text in texts.values():
-                host_job.write_atomically(path, text, 0o644)
-
-    host_job.write_atomically(path, texts[10], 0o644)
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for _ in range(300):
-            with open(path, encoding="utf-8") as handle:
-                assert handle.read() in texts.values()
-    finally:
-        stop.set()
-        writer.join()
