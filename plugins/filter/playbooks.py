@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.serving.sglang.plugins.module_utils import report
+from ansible_collections.serving.sglang.plugins.module_utils import gateway, report
 
 
 def readings(hosts, hostvars, name):
@@ -85,6 +85,11 @@ def worker_urls(hosts, hostvars, name):
     ]
 
 
+def gateway_api(host, hostvars):
+    """How the modules reach the API of the gateway on ``host``, from what the inventory says of it."""
+    return gateway.api_of({name: hostvars[host].get(name) for name in gateway.API_VARIABLES})
+
+
 def fleet_table(hosts, hostvars, name):
     """The state of a fleet as lines of a table, from the results of ``server_info`` registered as ``name``."""
     return report.fleet(dict(zip(hosts, readings(hosts, hostvars, name), strict=True)))
@@ -106,6 +111,7 @@ class FilterModule:
             "failure": failure,
             "still_serving": still_serving,
             "worker_urls": worker_urls,
+            "gateway_api": gateway_api,
             "fleet_table": fleet_table,
             "gateway_table": gateway_table,
         }
