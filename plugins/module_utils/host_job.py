@@ -25,8 +25,25 @@ from .redaction import redact
 JOBS_DIR = "/run/sglang/jobs"
 KINDS = ("start", "stop")
 HEARTBEAT_S = 1.0
-# A job whose unit is gone and whose status still says running has this long to be a matter of timing.
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+OPTIONS: dict[str, Any] = {
+    "instance": {"type": "str", "required": True},
+    "wait": {"type": "bool", "default": True},
+    "request": {"type": "str", "default": ""},
+    "reconnect_s": {"type": "float", "default": 60},
+    "ledger": {
+        "type": "dict",
+        "options": {
+            "path": {"type": "path", "required": True},
+            "run": {"type": "str", "required": True},
+            "replica": {"type": "str", "required": True},
+            "host": {"type": "str", "required": True},
+        },
+    },
+    "touch": {"type": "list", "elements": "str", "default": []},
+}
+"""What every module takes whose work is a host job, as its argument_spec says it (doc fragment host_job)."""
 
 
 def unit_of(instance: str) -> str:

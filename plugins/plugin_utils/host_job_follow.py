@@ -17,6 +17,7 @@ import uuid
 from typing import Any, Protocol
 
 from ansible.errors import AnsibleConnectionFailure
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -295,16 +296,8 @@ class HostJobAction(ActionBase):
         raise LostConnection(0.0, reason)
 
     def _options(self, args: dict[str, Any]) -> dict[str, Any]:
-        spec = {
-            "wait": {"type": "bool", "default": True},
-            "request": {"type": "str", "default": ""},
-            "reconnect_s": {"type": "float", "default": 60},
-            "ledger": {"type": "dict"},
-            "touch": {"type": "list", "elements": "str", "default": []},
-        }
-        from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-
-        checked = ArgumentSpecValidator(spec).validate({key: args[key] for key in spec if key in args})
+        known = {key: args[key] for key in host_job.OPTIONS if key in args}
+        checked = ArgumentSpecValidator(host_job.OPTIONS).validate(known)
         values: dict[str, Any] = checked.validated_parameters
         line = values.get("ledger")
         if isinstance(line, dict):
