@@ -9,6 +9,7 @@ from __future__ import annotations
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.serving.sglang.plugins.module_utils import gateway, report
+from ansible_collections.serving.sglang.plugins.module_utils.rollout import lock_of, stale_tokens
 
 
 def readings(hosts, hostvars, name):
@@ -85,6 +86,12 @@ def worker_urls(hosts, hostvars, name):
     ]
 
 
+def stale_claims(readings_of_hosts, stale_s):
+    """The tokens of claims without a sign of life on any host, from results of ``rollout_info``."""
+    locks = [lock_of(reading["lock"]) for reading in readings_of_hosts if reading.get("lock")]
+    return stale_tokens(locks, float(stale_s))
+
+
 def gateway_api(host, hostvars):
     """How the modules reach the API of the gateway on ``host``, from what the inventory says of it."""
     return gateway.api_of({name: hostvars[host].get(name) for name in gateway.API_VARIABLES})
@@ -111,6 +118,7 @@ class FilterModule:
             "failure": failure,
             "still_serving": still_serving,
             "worker_urls": worker_urls,
+            "stale_claims": stale_claims,
             "gateway_api": gateway_api,
             "fleet_table": fleet_table,
             "gateway_table": gateway_table,

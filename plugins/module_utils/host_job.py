@@ -10,6 +10,7 @@ connection and the controller; whoever comes next finds it by the unit's name an
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -138,6 +139,22 @@ def read_status_text(instance: str) -> str | None:
             return handle.read()
     except FileNotFoundError:
         return None
+
+
+def last_jobs() -> dict[str, str]:
+    """The id of the last job of each instance on this host, whether it runs or has ended."""
+    try:
+        names = sorted(os.listdir(JOBS_DIR))
+    except FileNotFoundError:
+        return {}
+    found = {}
+    for name in names:
+        instance, end, rest = name.partition(".json")
+        if not end or rest or "." in instance:
+            continue  # a request, or a file that is just being replaced
+        with contextlib.suppress(EngineError, OSError):
+            found[instance] = parse_status(read_status_text(instance) or "").id
+    return found
 
 
 # --- judging what was read ---------------------------------------------------------------------------------------

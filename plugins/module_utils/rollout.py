@@ -11,7 +11,7 @@ replica, whether one instance or several on several hosts; hosts only say where 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -230,6 +230,14 @@ def _resume(replica: Replica, run: str) -> str:
         if not stopped and not started_since:
             return LEAVE
     return START
+
+
+def stale_tokens(locks: Iterable[Lock], stale_s: float) -> list[str]:
+    """The claims without a sign of life for longer than ``stale_s`` on any of the hosts that carry them."""
+    ages: dict[str, float] = {}
+    for lock in locks:
+        ages[lock.token] = min(lock.age_s, ages.get(lock.token, lock.age_s))
+    return [token for token, age_s in ages.items() if age_s > stale_s]
 
 
 def _claims(

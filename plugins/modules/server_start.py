@@ -51,6 +51,19 @@ options:
       - Whether a real request must be answered before the start counts as done.
     type: bool
     default: true
+  unless_claimed:
+    description:
+      - Whether to refuse, with RV(kind=claimed), while a rollout holds the host. A rollout itself does not say so.
+      - No rollout can claim the host between this look and the start. One that was planned before notices the start
+        when it claims the host, and does not begin.
+    type: bool
+    default: false
+  stale_claims:
+    description:
+      - Tokens of claims that O(unless_claimed) does not mind, because their rollouts give no sign of life any more.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: serving.sglang.server_stop
   - module: serving.sglang.server_info
@@ -65,6 +78,11 @@ EXAMPLES = r"""
   serving.sglang.server_start:
     instance: main
     deadline_s: 1800
+
+- name: Start it, but not while a rollout moves the host
+  serving.sglang.server_start:
+    instance: main
+    unless_claimed: true
 """
 
 RETURN = r"""
@@ -111,7 +129,7 @@ kind:
   description:
     - What kind of failure it was, one of V(no_instance), V(desired_state), V(no_unit), V(port_taken), V(credentials),
       V(start_failed), V(start_deadline), V(limit_mismatch), V(verify_failed), V(draining), V(paused), V(unhealthy),
-      V(busy), V(job_launch), V(job_lost), V(lost_connection) and others that the message explains.
+      V(claimed), V(busy), V(job_launch), V(job_lost), V(lost_connection) and others that the message explains.
   returned: failure
   type: str
 explanation:
@@ -145,6 +163,8 @@ def main() -> None:
             **OPTIONS,
             "deadline_s": {"type": "float"},
             "verify": {"type": "bool", "default": True},
+            "unless_claimed": {"type": "bool", "default": False},
+            "stale_claims": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )

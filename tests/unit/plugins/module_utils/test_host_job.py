@@ -189,3 +189,12 @@ def test_a_reporter_shows_that_it_lives(jobs, monkeypatch):
     assert read(jobs)["updated_at"] != first
     reporter.finish({"kind": "died", "msg": "gone"})
     assert read(jobs)["error"] == {"kind": "died", "msg": "gone"}
+
+
+def test_the_last_jobs_of_a_host(jobs):
+    assert host_job.last_jobs() == {}
+    host_job.Reporter("start", "main", "j1", "r").finish(None)
+    host_job.Reporter("stop", "two", "j2", "r").finish(None)
+    for name, text in (("main.j3.request.json", "{}"), (".two.json.abc", "{"), ("bad.json", "{"), ("main.code", "")):
+        (jobs / name).write_text(text)
+    assert host_job.last_jobs() == {"main": "j1", "two": "j2"}

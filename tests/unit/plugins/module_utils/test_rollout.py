@@ -308,3 +308,12 @@ def test_a_plan_that_begins_never_takes_too_much_away(fleet, limit, min_serving,
         if not by_host:
             assert len(wave) <= limit
         assert result.serving - sum(replica.serving for replica in wave) >= min_serving
+
+
+def test_a_claim_is_as_fresh_as_its_freshest_sign_of_life():
+    def found(token, age_s):
+        return rollout.lock_of({"token": token, "age_s": age_s})
+
+    locks = [found("a", 500), found("a", 3), found("b", 130), found("b", 121), found("c", 120)]
+    assert rollout.stale_tokens(locks, 120) == ["b"]
+    assert rollout.stale_tokens([], 120) == []
