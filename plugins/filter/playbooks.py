@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.serving.sglang.plugins.module_utils import gateway, report
+from ansible_collections.serving.sglang.plugins.module_utils import gateway, report, rollout_failure
 from ansible_collections.serving.sglang.plugins.module_utils.rollout import lock_of, stale_tokens
 
 
@@ -56,15 +56,9 @@ def ledger_target(member, rollout, step=None, host=None, reason=None, seen=()):
     return target
 
 
-def failure(result, task_name, replicas, ledger):
-    """What stopped a rollout, in one sentence a person on call can act on."""
-    failed = [item for item in result.get("results", []) if item.get("failed")] or [result]
-    reasons = " ".join(dict.fromkeys(str(item.get("msg", "no message")).strip() for item in failed))
-    return (
-        f"The rollout stopped at {', '.join(replicas)}, at the step {task_name!r}: {reasons} "
-        "The other replicas go on serving. Run the playbook again once the cause is removed: it continues from here. "
-        f"Ledger: {ledger}"
-    )
+def failure(result, task_name, members, ledger):
+    """What stopped a rollout, so that a person on call can act on it."""
+    return rollout_failure.describe(result, task_name, members, ledger)
 
 
 def still_serving(results):

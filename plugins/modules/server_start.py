@@ -141,6 +141,11 @@ log_tail:
   returned: when the server died or took too long
   type: list
   elements: str
+failed_at:
+  description: Where a rollout was when it failed, as C(replica), C(host) and C(step) of the ledger.
+  returned: failure, with O(ledger)
+  type: dict
+  sample: {"replica": "gpu1-main", "host": "gpu1", "step": "start"}
 lost_connection:
   description: Whether the host could not be reached any more. The job on the host goes on.
   returned: when it is so

@@ -146,6 +146,11 @@ kind:
     - After V(drain_timeout), V(unhealthy) and V(unauthorized) nothing was signalled and the instance runs as before.
   returned: failure
   type: str
+failed_at:
+  description: Where a rollout was when it failed, as C(replica), C(host) and C(step) of the ledger.
+  returned: failure, with O(ledger)
+  type: dict
+  sample: {"replica": "gpu1-main", "host": "gpu1", "step": "drain"}
 lost_connection:
   description: Whether the host could not be reached any more. The job on the host goes on.
   returned: when it is so
