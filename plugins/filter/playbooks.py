@@ -101,6 +101,14 @@ def gateway_table(hosts, hostvars, name):
     return report.gateways(dict(zip(hosts, readings(hosts, hostvars, name), strict=True)))
 
 
+def attention(hosts, hostvars, name, gateways, gateway_name):
+    """One line about what could not be read and what needs attention, from the results registered on the hosts."""
+    return report.attention(
+        dict(zip(hosts, readings(hosts, hostvars, name), strict=True)),
+        dict(zip(gateways, readings(gateways, hostvars, gateway_name), strict=True)),
+    )
+
+
 class FilterModule:
     """Filters of the collection's playbooks."""
 
@@ -116,4 +124,5 @@ class FilterModule:
             "gateway_api": gateway_api,
             "fleet_table": fleet_table,
             "gateway_table": gateway_table,
+            "attention": attention,
         }
