@@ -389,13 +389,14 @@ def fits(option: Mapping[str, Any], value: Any) -> bool:
 def wrong_types(given: Mapping[str, Any]) -> list[str]:
     """What Ansible would refuse of the declarations, by the instance in which it stands."""
     found: list[str] = []
-    instances = given.get("instances")
+    instances, defaults = given.get("instances"), given.get("defaults")
     for number, declared in enumerate(instances if isinstance(instances, list) else [], start=1):
         name = declared.get("name") if isinstance(declared, dict) else None
         whose = f"instance '{name or f'number {number}'}'"
         found += [f"{whose}: {text}" for text in declared_types.problems(declared, instance_options(), fits)]
-    defaults = declared_types.problems(given.get("defaults") or {}, shared_options(), fits)
-    return found + [f"defaults: {text}" for text in defaults]
+    if isinstance(defaults, dict):
+        found += [f"defaults: {text}" for text in declared_types.problems(defaults, shared_options(), fits)]
+    return found
 
 
 def refusal(host_name: str, problems: list[str]) -> str:
@@ -408,9 +409,14 @@ class Module(AnsibleModule):
     """Refuses a wrong type as any other problem. Ansible's own words name neither the instance nor the value."""
 
     def fail_json(self, msg: str, **facts: Any) -> NoReturn:
-        wrong = [] if "problems" in facts else wrong_types(self.params)
-        if wrong:
-            msg, facts = refusal(str(self.params.get("host_name")), wrong), {"problems": wrong}
+        if "problems" not in facts:
+            wrong = wrong_types(self.params)
+            if wrong:
+                msg, facts = refusal(str(self.params.get("host_name")), wrong), {"problems": wrong}
+            else:
+                # Ansible gives the first of its reasons, which does not name the option of an element.
+                reasons = self.validation_result.error_messages
+                msg = next((reason for reason in reasons if reason.startswith("Elements value")), msg)
         super().fail_json(msg=msg, **facts)
 
 
