@@ -10,10 +10,14 @@ import time
 
 from ansible.utils.display import Display
 
-from ansible_collections.serving.sglang.plugins.module_utils import ledger
+from ansible_collections.serving.sglang.plugins.module_utils import ledger, rollout_failure
 from ansible_collections.serving.sglang.plugins.plugin_utils.careful_action import CarefulAction
 
 display = Display()
+
+
+# What the ledger calls the step at which a record is written.
+STEPS = {"leaving": "leave", "done": "done", "failed": "failed"}
 
 
 class ActionModule(CarefulAction):
@@ -28,6 +32,8 @@ class ActionModule(CarefulAction):
         begin = self.clock()
         result.update(self.run_module_carefully("serving.sglang.rollout_record", args, task_vars))
         step = args.get("step")
+        if target and result.get("failed"):
+            result["failed_at"] = rollout_failure.at(target["replica"], target["host"], STEPS.get(step, str(step)))
         if not target or self._task.check_mode or step not in ("done", "failed"):
             return result
         ok = step == "done" and not result.get("failed")

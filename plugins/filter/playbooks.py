@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.serving.sglang.plugins.module_utils import report
+from ansible_collections.serving.sglang.plugins.module_utils import gateway, report, rollout_failure
+from ansible_collections.serving.sglang.plugins.module_utils.rollout import lock_of, stale_tokens
 
 
 def readings(hosts, hostvars, name):
@@ -55,15 +56,9 @@ def ledger_target(member, rollout, step=None, host=None, reason=None, seen=()):
     return target
 
 
-def failure(result, task_name, replicas, ledger):
-    """What stopped a rollout, in one sentence a person on call can act on."""
-    failed = [item for item in result.get("results", []) if item.get("failed")] or [result]
-    reasons = " ".join(dict.fromkeys(str(item.get("msg", "no message")).strip() for item in failed))
-    return (
-        f"The rollout stopped at {', '.join(replicas)}, at the step {task_name!r}: {reasons} "
-        "The other replicas go on serving. Run the playbook again once the cause is removed: it continues from here. "
-        f"Ledger: {ledger}"
-    )
+def failure(result, task_name, members, ledger):
+    """What stopped a rollout, so that a person on call can act on it."""
+    return rollout_failure.describe(result, task_name, members, ledger)
 
 
 def still_serving(results):
@@ -85,6 +80,17 @@ def worker_urls(hosts, hostvars, name):
     ]
 
 
+def stale_claims(readings_of_hosts, stale_s):
+    """The tokens of claims without a sign of life on any host, from results of ``rollout_info``."""
+    locks = [lock_of(reading["lock"]) for reading in readings_of_hosts if reading.get("lock")]
+    return stale_tokens(locks, float(stale_s))
+
+
+def gateway_api(host, hostvars):
+    """How the modules reach the API of the gateway on ``host``, from what the inventory says of it."""
+    return gateway.api_of({name: hostvars[host].get(name) for name in gateway.API_VARIABLES})
+
+
 def fleet_table(hosts, hostvars, name):
     """The state of a fleet as lines of a table, from the results of ``server_info`` registered as ``name``."""
     return report.fleet(dict(zip(hosts, readings(hosts, hostvars, name), strict=True)))
@@ -93,6 +99,14 @@ def fleet_table(hosts, hostvars, name):
 def gateway_table(hosts, hostvars, name):
     """The workers of the gateways as lines of a table, from the results of ``gateway_info`` registered as ``name``."""
     return report.gateways(dict(zip(hosts, readings(hosts, hostvars, name), strict=True)))
+
+
+def attention(hosts, hostvars, name, gateways, gateway_name):
+    """One line about what could not be read and what needs attention, from the results registered on the hosts."""
+    return report.attention(
+        dict(zip(hosts, readings(hosts, hostvars, name), strict=True)),
+        dict(zip(gateways, readings(gateways, hostvars, gateway_name), strict=True)),
+    )
 
 
 class FilterModule:
@@ -106,6 +120,9 @@ class FilterModule:
             "failure": failure,
             "still_serving": still_serving,
             "worker_urls": worker_urls,
+            "stale_claims": stale_claims,
+            "gateway_api": gateway_api,
             "fleet_table": fleet_table,
             "gateway_table": gateway_table,
+            "attention": attention,
         }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +24,17 @@ _HOST = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-
 _RANK = re.compile(r"@\d+\Z")
 _ID_IN_TEXT = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _FORM = "Write it as http://HOST:PORT or https://HOST:PORT, for instance http://10.0.0.5:30000"
+
+
+API_VARIABLES = (
+    "sglang_gateway_api_url",
+    "sglang_gateway_port",
+    "sglang_gateway_api_key",
+    "sglang_gateway_workers_file",
+)
+"""What an inventory says about how the modules reach a gateway from its own host."""
+
+_PORT = 30000
 
 
 class GatewayError(EngineError):
@@ -234,3 +245,15 @@ def with_worker(urls: Sequence[str], url: str, state: str) -> list[str]:
     if state == "absent":
         return [other for other in urls if other != url]
     return list(urls) if url in urls else [*urls, url]
+
+
+def api_of(variables: Mapping[str, Any]) -> dict[str, str]:
+    """How the modules reach the gateway of a host with these variables: `url`, and `api_key` and `workers_file` where
+    they are set. An empty workers file says that there is none, so it is kept."""
+    url, port, key, workers = (variables.get(name) for name in API_VARIABLES)
+    reached = {"url": str(url or f"http://127.0.0.1:{port or _PORT}")}
+    if key:
+        reached["api_key"] = str(key)
+    if workers is not None:
+        reached["workers_file"] = str(workers)
+    return reached

@@ -10,23 +10,41 @@ connection and the controller; whoever comes next finds it by the unit's name an
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from . import whole_file
 from .errors import EngineError
 from .redaction import redact
 
 JOBS_DIR = "/run/sglang/jobs"
 KINDS = ("start", "stop")
 HEARTBEAT_S = 1.0
-# A job whose unit is gone and whose status still says running has this long to be a matter of timing.
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+OPTIONS: dict[str, Any] = {
+    "instance": {"type": "str", "required": True},
+    "wait": {"type": "bool", "default": True},
+    "request": {"type": "str", "default": ""},
+    "reconnect_s": {"type": "float", "default": 60},
+    "ledger": {
+        "type": "dict",
+        "options": {
+            "path": {"type": "path", "required": True},
+            "run": {"type": "str", "required": True},
+            "replica": {"type": "str", "required": True},
+            "host": {"type": "str", "required": True},
+        },
+    },
+    "touch": {"type": "list", "elements": "str", "default": []},
+}
+"""What every module takes whose work is a host job, as its argument_spec says it (doc fragment host_job)."""
 
 
 def unit_of(instance: str) -> str:
@@ -55,22 +73,6 @@ def boot_id() -> str:
 
 def utc_now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def write_atomically(path: str, text: str, mode: int) -> None:
-    """Replaces a file whole, so that a reader never meets half of it."""
-    directory = os.path.dirname(path)
-    os.makedirs(directory, mode=0o755, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=f".{os.path.basename(path)}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-            handle.write(text)
-            os.fchmod(handle.fileno(), mode)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,22 @@ def read_status_text(instance: str) -> str | None:
             return handle.read()
     except FileNotFoundError:
         return None
+
+
+def last_jobs() -> dict[str, str]:
+    """The id of the last job of each instance on this host, whether it runs or has ended."""
+    try:
+        names = sorted(os.listdir(JOBS_DIR))
+    except FileNotFoundError:
+        return {}
+    found = {}
+    for name in names:
+        instance, end, rest = name.partition(".json")
+        if not end or rest or "." in instance:
+            continue  # a request, or a file that is just being replaced
+        with contextlib.suppress(EngineError, OSError):
+            found[instance] = parse_status(read_status_text(instance) or "").id
+    return found
 
 
 # --- judging what was read ---------------------------------------------------------------------------------------
@@ -288,7 +306,7 @@ class Reporter:
             self._data["updated_at"] = utc_now()
             self._data["result"] = self.result
             text = json.dumps(redact(self._data, self.secrets), ensure_ascii=False)
-            write_atomically(self._path, text + "\n", 0o644)
+            whole_file.replace(self._path, text + "\n", 0o644)
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_S):

@@ -24,7 +24,7 @@ import time
 import uuid
 from typing import Any
 
-from . import host_job, job_main
+from . import host_job, job_main, whole_file
 from .errors import EngineError
 from .host_job import Decision, Look, Status
 
@@ -115,9 +115,8 @@ def launch(kind: str, instance: str, request: str, options: dict[str, Any]) -> D
     if decision.action != "launch":
         return decision
     job_id = uuid.uuid4().hex
-    os.makedirs(host_job.JOBS_DIR, mode=0o755, exist_ok=True)
     code = _install_code(instance)
-    host_job.write_atomically(
+    whole_file.replace(
         host_job.request_path(instance, job_id),
         json.dumps({"id": job_id, "job": kind, "instance": instance, "request": request, "options": options}),
         0o600,

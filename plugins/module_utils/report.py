@@ -13,6 +13,9 @@ from . import ledger
 
 NOTHING = "-"
 
+NAMED = 8
+"""How many hosts or instances are named in one line."""
+
 TIMED_STEPS = ("leave", "settle", "drain", "stop", "start", "verify", "rejoin", "soak")
 
 
@@ -101,6 +104,67 @@ def gateways(readings: Mapping[str, Mapping[str, Any]]) -> list[str]:
         if not reading.get("workers"):
             rows.append([host, None, "no workers", None])
     return table(("gateway", "worker", "state", "load"), rows)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Names that still fit in one line with others."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _faults(
+    readings: Mapping[str, Mapping[str, Any]], routes: Mapping[str, Mapping[str, Any]]
+) -> Iterable[tuple[str, str]]:
+    """Each thing that needs attention, as what it is and where it is."""
+    for host, reading in (*readings.items(), *routes.items()):
+        trouble = _trouble(reading)
+        if trouble:
+            yield "could not be read", f"{host} ({trouble.splitlines()[0]})"
+    served: dict[str, str] = {}
+    for host, reading in readings.items():
+        for info in reading.get("instances") or []:
+            name = f"{host}/{info['instance']}"
+            record = (reading.get("records") or {}).get(info["instance"]) or {}
+            if info.get("error"):
+                yield "could not be read", f"{name} ({str(info['error']).splitlines()[0]})"
+            if info.get("state") not in (None, "up"):
+                yield f"{info['state']}", name
+            elif not info.get("ready") and not info.get("error"):
+                yield "not ready", name
+            elif info.get("worker_url") and not (info.get("desired") or {}).get("rank"):
+                served[str(info["worker_url"])] = name
+            if info.get("restart_pending"):
+                yield "restart pending", name
+            if record.get("step") not in (None, "done"):
+                yield f"left unfinished by rollout {record.get('run')}", name
+        lock = reading.get("lock")
+        if lock:
+            yield f"claimed by rollout {lock.get('run')} of {lock.get('owner')}", f"{host} ({lock['age_s']:.0f} s ago)"
+    for host, reading in routes.items():
+        if _trouble(reading):
+            continue
+        workers = {str(worker.get("url")): worker for worker in reading.get("workers") or []}
+        for url, worker in workers.items():
+            if not worker.get("is_healthy"):
+                yield f"not healthy for gateway {host}", url
+        for url, name in served.items():
+            if url not in workers:
+                yield f"serves and is not in gateway {host}", name
+
+
+def attention(readings: Mapping[str, Mapping[str, Any]], routes: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line about a fleet: what could not be read and what needs attention, or that nothing does.
+
+    ``readings`` is what ``rollout_info`` returned for each server's host, ``routes`` what ``gateway_info`` returned for
+    each gateway's.
+    """
+    found: dict[str, list[str]] = {}
+    for what, where in _faults(readings, routes):
+        found.setdefault(what, []).append(where)
+    if found:
+        return "Needs attention: " + "; ".join(f"{what}: {_some(where)}" for what, where in found.items())
+    count = sum(len(reading.get("instances") or []) for reading in readings.values())
+    return f"Nothing needs attention: everything was read, and {count} of {count} instances serve as declared"
 
 
 def rollout(lines: Sequence[ledger.Line]) -> list[str]:

@@ -11,7 +11,7 @@ replica, whether one instance or several on several hosts; hosts only say where 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -232,6 +232,14 @@ def _resume(replica: Replica, run: str) -> str:
     return START
 
 
+def stale_tokens(locks: Iterable[Lock], stale_s: float) -> list[str]:
+    """The claims without a sign of life for longer than ``stale_s`` on any of the hosts that carry them."""
+    ages: dict[str, float] = {}
+    for lock in locks:
+        ages[lock.token] = min(lock.age_s, ages.get(lock.token, lock.age_s))
+    return [token for token, age_s in ages.items() if age_s > stale_s]
+
+
 def _claims(
     locks: Mapping[str, Lock], stale_s: float, own_controller: str, alive: Sequence[int]
 ) -> tuple[list[str], list[str], list[str]]:
@@ -315,7 +323,8 @@ def make_plan(
     ``gateway_workers`` maps each gateway to its workers (URL -> healthy); a serving replica that a gateway does
     not call healthy counts as not serving. ``only`` and ``only_hosts`` choose what is rolled; everything else
     still counts for ``min_serving`` and for the health of the fleet. ``by_host`` keeps all replicas of a host in
-    one wave (maintenance). A refusal never depends on order: all of them are found and returned at once.
+    one wave (maintenance). A refusal never depends on order: all of them are found and returned at once. While another
+    rollout is at work, that is the refusal: what it has taken out is no sign of a fleet that lacks something.
     """
     refusals: list[str] = []
     notes: list[str] = []
@@ -338,7 +347,9 @@ def make_plan(
     refusals += lock_refusals
     notes += lock_notes
 
-    run = (_unfinished_run(members) if continue_unfinished else None) or new_run
+    # What another rollout is moving just now is neither unfinished nor out of order: nothing is judged beside it.
+    moving = bool(lock_refusals)
+    run = (_unfinished_run(members) if continue_unfinished and not moving else None) or new_run
     continues = run != new_run
     if continues:
         notes.append(f"continuing run {run}, which was not finished")
@@ -375,12 +386,25 @@ def make_plan(
         trouble = _not_serving(replica) if not replica.serving else in_gateways(replica)
         healthy[replica.name] = not trouble
         serving += not trouble
-        if trouble and replica.name not in unfinished and replica.name not in accept_not_serving:
+        if trouble and not moving and replica.name not in unfinished and replica.name not in accept_not_serving:
             refusals.append(
                 f"replica {replica.name} is not serving: {trouble}. A rollout takes healthy capacity away, so it does "
                 "not begin on a fleet that already lacks some: repair it, or name it in "
                 "sglang_rollout_accept_not_serving"
             )
+
+    if moving:
+        return Plan(
+            run=run,
+            continues=False,
+            waves=(),
+            skipped=(),
+            refusals=tuple(refusals),
+            notes=(),
+            max_unavailable=limit,
+            serving=serving,
+            total=total,
+        )
 
     chosen: list[Replica] = []
     skipped: list[tuple[str, str]] = []
@@ -437,7 +461,7 @@ def render_plan(plan: Plan) -> list[str]:
         f"Rollout {plan.run}: {plan.serving} of {plan.total} replicas serve, "
         f"at most {plan.max_unavailable} away at once"
     ]
-    lines += [f"  note: {note}" for note in plan.notes]
+    lines += [f"  {'if it began' if plan.refusals else 'note'}: {note}" for note in plan.notes]
     for number, wave in enumerate(plan.waves, start=1):
         for replica in wave:
             where = ", ".join(f"{member.host}/{member.instance}" for member in replica.members)

@@ -15,8 +15,10 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from . import host_job, whole_file
 
 DIRECTORY = "/var/lib/sglang/rollout"
 LOCK = "lock.json"
@@ -31,6 +33,17 @@ class LockHeld(Exception):
         super().__init__(
             f"the lock is held by rollout {holder.get('run')} of {holder.get('owner')} (process {holder.get('pid')}), "
             f"last sign of life {holder.get('age_s', 0):.0f} s ago. Wait until it has ended, then run again."
+        )
+
+
+class JobBegun(Exception):
+    """A job began on the host after the rollout looked at it: the plan rests on what is no longer so."""
+
+    def __init__(self, instances: Sequence[str]) -> None:
+        files = ", ".join(host_job.status_path(instance) for instance in instances)
+        super().__init__(
+            f"a start or stop of {', '.join(instances)} began while the rollout was planned, perhaps by a deployment, "
+            f"and the plan does not know of it. Wait until it has ended ({files}), then run again."
         )
 
 
@@ -58,13 +71,7 @@ def _read(path: str) -> dict[str, Any] | None:
 
 
 def _write(path: str, content: dict[str, Any]) -> None:
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as handle:
-        json.dump(content, handle, sort_keys=True)
-        handle.write("\n")
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(temporary, path)
+    whole_file.replace(path, json.dumps(content, sort_keys=True) + "\n", 0o644, sync=True)
 
 
 def read_lock(directory: str = DIRECTORY) -> dict[str, Any] | None:
@@ -88,20 +95,60 @@ def _alone(directory: str) -> Iterator[None]:
         yield
 
 
-def take_lock(claim: dict[str, Any], break_tokens: Sequence[str] = (), directory: str = DIRECTORY) -> bool:
+def would_take(
+    claim: Mapping[str, Any],
+    break_tokens: Sequence[str] = (),
+    jobs_seen: Mapping[str, str] | None = None,
+    directory: str = DIRECTORY,
+) -> bool:
+    """Whether ``take_lock`` would change anything; raises what it would raise."""
+    held = read_lock(directory)
+    if held is not None and held.get("token") == claim["token"]:
+        return False
+    if held is not None and held.get("token") not in break_tokens:
+        raise LockHeld(held)
+    if jobs_seen is not None:
+        begun = [instance for instance, job in host_job.last_jobs().items() if jobs_seen.get(instance) != job]
+        if begun:
+            raise JobBegun(begun)
+    return True
+
+
+def take_lock(
+    claim: dict[str, Any],
+    break_tokens: Sequence[str] = (),
+    jobs_seen: Mapping[str, str] | None = None,
+    directory: str = DIRECTORY,
+) -> bool:
     """Claim the host for the rollout in ``claim`` (keys run, token, owner, controller, pid).
 
     True when it was taken, False when this claim held it already. A lock whose token is in ``break_tokens`` is
-    replaced. Raises LockHeld otherwise. Of two that claim or break at once, exactly one succeeds.
+    replaced. Raises LockHeld otherwise. Of two that claim or break at once, exactly one succeeds. ``jobs_seen`` is
+    what ``host_job.last_jobs`` said when the rollout was planned; raises JobBegun when another job is there now.
     """
     with _alone(directory):
-        held = read_lock(directory)
-        if held is not None and held.get("token") == claim["token"]:
+        if not would_take(claim, break_tokens, jobs_seen, directory):
             return False
-        if held is not None and held.get("token") not in break_tokens:
-            raise LockHeld(held)
         _write(os.path.join(directory, LOCK), dict(claim, taken_at=time.time()))
     return True
+
+
+def refuse_claimed(stale_tokens: Sequence[str] = (), directory: str = DIRECTORY) -> None:
+    """Raise LockHeld when a rollout holds the host, unless its claim is known to be stale."""
+    lock = read_lock(directory)
+    if lock is not None and lock.get("token") not in stale_tokens:
+        raise LockHeld(lock)
+
+
+@contextlib.contextmanager
+def unclaimed(stale_tokens: Sequence[str] = (), directory: str = DIRECTORY) -> Iterator[None]:
+    """Hold off claims while a job is begun: either it meets the claim, or whoever claims next meets its status file.
+
+    Raises LockHeld as ``refuse_claimed`` does.
+    """
+    with _alone(directory):
+        refuse_claimed(stale_tokens, directory)
+        yield
 
 
 def release_lock(token: str, directory: str = DIRECTORY) -> bool:
@@ -139,6 +186,5 @@ def write_record(instance: str, run: str, step: str, directory: str = DIRECTORY)
     known = read_record(instance, directory)
     if known is not None and known.get("run") == run and known.get("step") == step:
         return False
-    os.makedirs(os.path.join(directory, RECORDS), mode=0o755, exist_ok=True)
     _write(os.path.join(directory, RECORDS, f"{instance}.json"), {"run": run, "step": step, "at": time.time()})
     return True

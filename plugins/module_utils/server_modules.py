@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any
 
-from . import host_job, job_launch, lifecycle, start_job, stop_job
+from . import host_job, job_launch, lifecycle, rollout_state, start_job, stop_job
 from .desired_state import INSTANCE_NAME
 from .errors import EngineError
 
@@ -28,6 +30,23 @@ def _job(status: host_job.Status) -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def _claimed(instance: str) -> Iterator[None]:
+    """What a host that a rollout holds means for who wants to begin a job there."""
+    try:
+        yield
+    except rollout_state.LockHeld as held:
+        holder = held.holder
+        raise EngineError(
+            "claimed",
+            f"Instance {instance} was left alone: rollout {holder.get('run')} of {holder.get('owner')} is moving this "
+            f"host, last sign of life {holder.get('age_s', 0):.0f} s ago. Wait until it has ended, then run again. If "
+            "its controller is gone, run the rollout again: it continues at once.",
+        ) from held
+    except rollout_state.StateError as error:
+        raise EngineError("claimed", f"Whether a rollout is moving this host cannot be read: {error}.") from error
+
+
 def _run(kind: str, params: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     instance, request = params["instance"], params["request"]
     if not INSTANCE_NAME.match(instance):
@@ -37,7 +56,11 @@ def _run(kind: str, params: dict[str, Any], options: dict[str, Any]) -> dict[str
             "not_root", f"The {kind} of an instance needs root on the host, this is user {os.geteuid()}: set become."
         )
     given = {name: value for name, value in options.items() if value is not None}
-    decision = job_launch.launch(kind, instance, request, given)
+    with contextlib.ExitStack() as held:
+        if params.get("unless_claimed"):
+            held.enter_context(_claimed(instance))
+            held.enter_context(rollout_state.unclaimed(params["stale_claims"]))
+        decision = job_launch.launch(kind, instance, request, given)
     if decision.action == "refuse":
         raise EngineError("busy", decision.msg)
     status = decision.status
@@ -57,6 +80,9 @@ def run_start(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     try:
         if not check_mode:
             return _run("start", params, options)
+        if params["unless_claimed"]:
+            with _claimed(instance):
+                rollout_state.refuse_claimed(params["stale_claims"])
         decision = job_launch.current(instance, "start", params["request"])
         if decision.action == "refuse":
             raise EngineError("busy", decision.msg)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 
+from . import whole_file
 from .gateway import GatewayError, canonical_url, with_worker
 
 VARIABLE = "SGLANG_GATEWAY_WORKERS"
@@ -108,21 +108,7 @@ def _replace(path: str, text: str) -> None:
         mode, owner, group = found.st_mode & 0o7777, found.st_uid, found.st_gid
     except FileNotFoundError:
         mode, owner, group = 0o644, os.geteuid(), os.getegid()
-    directory = os.path.dirname(path) or "."
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=directory)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                os.fchmod(stream.fileno(), mode)
-                if (owner, group) != (os.geteuid(), os.getegid()):
-                    os.fchown(stream.fileno(), owner, group)
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+        whole_file.replace(path, text, mode, (owner, group), sync=True)
     except OSError as error:
         raise GatewayError("workers_file", f"{path} cannot be written: {error}. Run the task as root.") from error

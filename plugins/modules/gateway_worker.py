@@ -172,6 +172,11 @@ kind:
   returned: failure
   type: str
   sample: timeout
+failed_at:
+  description: Where a rollout was when it failed, as C(replica), C(host) and C(step) of the ledger.
+  returned: failure, with O(ledger)
+  type: dict
+  sample: {"replica": "gpu1-main", "host": "gw1", "step": "leave"}
 last_seen:
   description: What was last seen of the worker.
   returned: always

@@ -44,6 +44,12 @@ records:
   returned: success
   type: dict
   sample: {"main": {"run": "20261129T101500Z-1f3a", "step": "done", "at": 1795947000.2}}
+jobs:
+  description:
+    - The id of the last job of each instance, by instance, for O(serving.sglang.rollout_lock#module:jobs_seen).
+  returned: success
+  type: dict
+  sample: {"main": "4c0c5b1f3f5e4b0d9a1c6f0f3f1f2a7b"}
 lock:
   description:
     - The claim of a rollout on this host with C(age_s), the seconds since its last sign of life; null when free.
@@ -53,18 +59,21 @@ lock:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.serving.sglang.plugins.module_utils import live_state, rollout_state
+from ansible_collections.serving.sglang.plugins.module_utils import host_job, live_state, rollout_state
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     try:
+        # Before everything else, so that a job which begins while this reads is not taken for one that was seen.
+        jobs = host_job.last_jobs()
         instances = live_state.of_host(None)
         records = {info["instance"]: rollout_state.read_record(info["instance"]) for info in instances}
         module.exit_json(
             changed=False,
             instances=instances,
             records={instance: record for instance, record in records.items() if record},
+            jobs=jobs,
             lock=rollout_state.read_lock(),
         )
     except rollout_state.StateError as error:

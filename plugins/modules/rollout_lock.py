@@ -42,6 +42,12 @@ options:
     type: list
     elements: str
     default: []
+  jobs_seen:
+    description:
+      - The jobs of the host as the plan saw them, RV(serving.sglang.rollout_info#module:jobs). When another start or
+        stop has begun since, the host is not claimed and the task fails.
+      - Without it jobs are not looked at.
+    type: dict
   state:
     description:
       - V(present) claims the host, V(absent) gives it back. A claim of somebody else is never given back.
@@ -62,6 +68,7 @@ EXAMPLES = r"""
   serving.sglang.rollout_lock:
     claim: "{{ rollout.claim }}"
     break_tokens: "{{ rollout.plan.break_tokens }}"
+    jobs_seen: "{{ sglang_reading.jobs }}"
 
 - name: Give the host back
   serving.sglang.rollout_lock:
@@ -82,12 +89,8 @@ from ansible_collections.serving.sglang.plugins.module_utils import rollout_stat
 
 
 def _present(module: AnsibleModule, claim: dict) -> bool:
-    if not module.check_mode:
-        return rollout_state.take_lock(claim, module.params["break_tokens"])
-    held = rollout_state.read_lock()
-    if held is not None and held.get("token") not in (claim["token"], *module.params["break_tokens"]):
-        raise rollout_state.LockHeld(held)
-    return held is None or held.get("token") != claim["token"]
+    take = rollout_state.would_take if module.check_mode else rollout_state.take_lock
+    return take(claim, module.params["break_tokens"], module.params["jobs_seen"])
 
 
 def _absent(module: AnsibleModule, token: str) -> bool:
@@ -103,6 +106,7 @@ def main() -> None:
             "claim": {"type": "dict", "required": True},
             # The tokens name claims, they open nothing.
             "break_tokens": {"type": "list", "elements": "str", "default": [], "no_log": False},
+            "jobs_seen": {"type": "dict"},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "ledger": {"type": "dict"},
         },
@@ -116,7 +120,7 @@ def main() -> None:
     try:
         changed = _present(module, claim) if module.params["state"] == "present" else _absent(module, claim["token"])
         module.exit_json(changed=changed, lock=rollout_state.read_lock())
-    except (rollout_state.LockHeld, rollout_state.StateError) as error:
+    except (rollout_state.LockHeld, rollout_state.JobBegun, rollout_state.StateError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(

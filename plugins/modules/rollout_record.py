@@ -58,8 +58,8 @@ options:
     default: false
   ledger:
     description:
-      - Where the controller writes the step, with keys C(path), C(run), C(replica), C(host) and, for V(failed),
-        C(reason). Handled on the controller, never sent to the host.
+      - Where the controller writes the steps V(done) and V(failed), with keys C(path), C(run), C(replica), C(host) and,
+        for V(failed), C(reason). Handled on the controller, never sent to the host.
     type: dict
 """
 
@@ -93,6 +93,11 @@ worker_url:
   description: Where gateways reach what runs now; empty when it does not serve.
   returned: success
   type: str
+failed_at:
+  description: Where the rollout was when it failed, as C(replica), C(host) and C(step) of the ledger.
+  returned: failure, with O(ledger)
+  type: dict
+  sample: {"replica": "gpu1-main", "host": "gpu1", "step": "done"}
 overhead_s:
   description: Seconds the replica took beyond SGLang's own drain and start and the declared waits.
   returned: when O(ledger) is given and O(step) is V(done) or V(failed)

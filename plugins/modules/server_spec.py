@@ -303,11 +303,14 @@ problems:
   sample: ["instance 'main': version is missing"]
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.serving.sglang.plugins.module_utils import declared_types
 from ansible_collections.serving.sglang.plugins.module_utils.instance_memory import plan_instances
 from ansible_collections.serving.sglang.plugins.module_utils.spec import Host, Outcome, resolve, wishes
 
@@ -378,8 +381,47 @@ def with_memory(outcome: Outcome, given: dict[str, Any], host: Host) -> Outcome:
     return replace(again, warnings=again.warnings + list(planned.warnings))
 
 
+def fits(option: Mapping[str, Any], value: Any) -> bool:
+    """Whether Ansible takes a value for an option."""
+    return not ArgumentSpecValidator({"value": dict(option)}).validate({"value": value}).error_messages
+
+
+def wrong_types(given: Mapping[str, Any]) -> list[str]:
+    """What Ansible would refuse of the declarations, by the instance in which it stands."""
+    found: list[str] = []
+    instances, defaults = given.get("instances"), given.get("defaults")
+    for number, declared in enumerate(instances if isinstance(instances, list) else [], start=1):
+        name = declared.get("name") if isinstance(declared, dict) else None
+        whose = f"instance '{name or f'number {number}'}'"
+        found += [f"{whose}: {text}" for text in declared_types.problems(declared, instance_options(), fits)]
+    if isinstance(defaults, dict):
+        found += [f"defaults: {text}" for text in declared_types.problems(defaults, shared_options(), fits)]
+    return found
+
+
+def refusal(host_name: str, problems: list[str]) -> str:
+    count = len(problems)
+    lines = "".join(f"\n- {problem}." for problem in problems)
+    return f"{host_name}: {count} problem{'s' if count > 1 else ''} in its instances; nothing was touched:{lines}"
+
+
+class Module(AnsibleModule):
+    """Refuses a wrong type as any other problem. Ansible's own words name neither the instance nor the value."""
+
+    def fail_json(self, msg: str, **facts: Any) -> NoReturn:
+        if "problems" not in facts:
+            wrong = wrong_types(self.params)
+            if wrong:
+                msg, facts = refusal(str(self.params.get("host_name")), wrong), {"problems": wrong}
+            else:
+                # Ansible gives the first of its reasons, which does not name the option of an element.
+                reasons = self.validation_result.error_messages
+                msg = next((reason for reason in reasons if reason.startswith("Elements value")), msg)
+        super().fail_json(msg=msg, **facts)
+
+
 def main() -> None:
-    module = AnsibleModule(
+    module = Module(
         argument_spec={
             "instances": {"type": "list", "elements": "dict", "required": True, "options": instance_options()},
             "defaults": {"type": "dict", "default": {}, "options": shared_options()},
@@ -401,12 +443,7 @@ def main() -> None:
     if not outcome.problems:
         outcome = with_memory(outcome, given, host)
     if outcome.problems:
-        count = len(outcome.problems)
-        lines = "".join(f"\n- {problem}." for problem in outcome.problems)
-        module.fail_json(
-            msg=f"{host.name}: {count} problem{'s' if count > 1 else ''} in its instances; nothing was touched:{lines}",
-            problems=outcome.problems,
-        )
+        module.fail_json(msg=refusal(host.name, outcome.problems), problems=outcome.problems)
     for note in outcome.warnings:
         module.warn(f"{host.name}: {note}.")
     module.exit_json(

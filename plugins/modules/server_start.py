@@ -27,6 +27,7 @@ extends_documentation_fragment:
   - serving.sglang.attributes
   - serving.sglang.attributes.actiongroup_sglang
   - serving.sglang.attributes.action
+  - serving.sglang.host_job
 attributes:
   check_mode:
     support: full
@@ -40,11 +41,6 @@ attributes:
 requirements:
   - The Python library C(requests) on the host.
 options:
-  instance:
-    description:
-      - The instance's name, as in C(/etc/sglang/INSTANCE.json).
-    type: str
-    required: true
   deadline_s:
     description:
       - Seconds until the instance must be ready. Default is what its desired state says.
@@ -55,47 +51,16 @@ options:
       - Whether a real request must be answered before the start counts as done.
     type: bool
     default: true
-  wait:
+  unless_claimed:
     description:
-      - Whether to wait for the end. Without it the job is begun and its status returned as RV(job).
+      - Whether to refuse, with RV(kind=claimed), while a rollout holds the host. A rollout itself does not say so.
+      - No rollout can claim the host between this look and the start. One that was planned before notices the start
+        when it claims the host, and does not begin.
     type: bool
-    default: true
-  request:
+    default: false
+  stale_claims:
     description:
-      - Whose start this is, for example a rollout and its replica. With the same text, a start that runs or has ended
-        already is taken up and not begun anew.
-    type: str
-    default: ""
-  reconnect_s:
-    description:
-      - How long to look for the host again when the connection is lost, before the task fails with
-        RV(lost_connection). The job on the host goes on.
-    type: float
-    default: 60
-  ledger:
-    description:
-      - Appends a line for each finished step to a rollout's ledger on the controller.
-    type: dict
-    suboptions:
-      path:
-        description: The ledger's file on the controller.
-        type: path
-        required: true
-      run:
-        description: The rollout's id.
-        type: str
-        required: true
-      replica:
-        description: The replica's name.
-        type: str
-        required: true
-      host:
-        description: The host's name in the inventory.
-        type: str
-        required: true
-  touch:
-    description:
-      - Files on the host whose time is renewed while the job is followed, for example a rollout's lock.
+      - Tokens of claims that O(unless_claimed) does not mind, because their rollouts give no sign of life any more.
     type: list
     elements: str
     default: []
@@ -113,6 +78,11 @@ EXAMPLES = r"""
   serving.sglang.server_start:
     instance: main
     deadline_s: 1800
+
+- name: Start it, but not while a rollout moves the host
+  serving.sglang.server_start:
+    instance: main
+    unless_claimed: true
 """
 
 RETURN = r"""
@@ -159,7 +129,7 @@ kind:
   description:
     - What kind of failure it was, one of V(no_instance), V(desired_state), V(no_unit), V(port_taken), V(credentials),
       V(start_failed), V(start_deadline), V(limit_mismatch), V(verify_failed), V(draining), V(paused), V(unhealthy),
-      V(busy), V(job_launch), V(job_lost), V(lost_connection) and others that the message explains.
+      V(claimed), V(busy), V(job_launch), V(job_lost), V(lost_connection) and others that the message explains.
   returned: failure
   type: str
 explanation:
@@ -171,6 +141,11 @@ log_tail:
   returned: when the server died or took too long
   type: list
   elements: str
+failed_at:
+  description: Where a rollout was when it failed, as C(replica), C(host) and C(step) of the ledger.
+  returned: failure, with O(ledger)
+  type: dict
+  sample: {"replica": "gpu1-main", "host": "gpu1", "step": "start"}
 lost_connection:
   description: Whether the host could not be reached any more. The job on the host goes on.
   returned: when it is so
@@ -183,28 +158,18 @@ job:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.serving.sglang.plugins.module_utils.host_job import OPTIONS
 from ansible_collections.serving.sglang.plugins.module_utils.server_modules import run_start
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "instance": {"type": "str", "required": True},
+            **OPTIONS,
             "deadline_s": {"type": "float"},
             "verify": {"type": "bool", "default": True},
-            "wait": {"type": "bool", "default": True},
-            "request": {"type": "str", "default": ""},
-            "reconnect_s": {"type": "float", "default": 60},
-            "ledger": {
-                "type": "dict",
-                "options": {
-                    "path": {"type": "path", "required": True},
-                    "run": {"type": "str", "required": True},
-                    "replica": {"type": "str", "required": True},
-                    "host": {"type": "str", "required": True},
-                },
-            },
-            "touch": {"type": "list", "elements": "str", "default": []},
+            "unless_claimed": {"type": "bool", "default": False},
+            "stale_claims": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )

@@ -32,6 +32,7 @@ extends_documentation_fragment:
   - serving.sglang.attributes
   - serving.sglang.attributes.actiongroup_sglang
   - serving.sglang.attributes.action
+  - serving.sglang.host_job
 attributes:
   check_mode:
     support: full
@@ -45,11 +46,6 @@ attributes:
 requirements:
   - The Python library C(requests) on the host.
 options:
-  instance:
-    description:
-      - The instance's name, as in C(/etc/sglang/INSTANCE.json).
-    type: str
-    required: true
   drain_timeout_s:
     description:
       - Seconds that the requests may take to end before SIGTERM. Default is what the desired state says.
@@ -72,50 +68,6 @@ options:
       - Whether to end a server with SIGKILL that still runs after its grace period.
     type: bool
     default: false
-  wait:
-    description:
-      - Whether to wait for the end. Without it the job is begun and its status returned as RV(job).
-    type: bool
-    default: true
-  request:
-    description:
-      - Whose stop this is, for example a rollout and its replica. With the same text, a stop that runs or has ended
-        already is taken up and not begun anew.
-    type: str
-    default: ""
-  reconnect_s:
-    description:
-      - How long to look for the host again when the connection is lost, before the task fails with
-        RV(lost_connection). The job on the host goes on.
-    type: float
-    default: 60
-  ledger:
-    description:
-      - Appends a line for each finished step to a rollout's ledger on the controller.
-    type: dict
-    suboptions:
-      path:
-        description: The ledger's file on the controller.
-        type: path
-        required: true
-      run:
-        description: The rollout's id.
-        type: str
-        required: true
-      replica:
-        description: The replica's name.
-        type: str
-        required: true
-      host:
-        description: The host's name in the inventory.
-        type: str
-        required: true
-  touch:
-    description:
-      - Files on the host whose time is renewed while the job is followed, for example a rollout's lock.
-    type: list
-    elements: str
-    default: []
 seealso:
   - module: serving.sglang.server_start
   - module: serving.sglang.server_info
@@ -194,6 +146,11 @@ kind:
     - After V(drain_timeout), V(unhealthy) and V(unauthorized) nothing was signalled and the instance runs as before.
   returned: failure
   type: str
+failed_at:
+  description: Where a rollout was when it failed, as C(replica), C(host) and C(step) of the ledger.
+  returned: failure, with O(ledger)
+  type: dict
+  sample: {"replica": "gpu1-main", "host": "gpu1", "step": "drain"}
 lost_connection:
   description: Whether the host could not be reached any more. The job on the host goes on.
   returned: when it is so
@@ -206,30 +163,18 @@ job:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.serving.sglang.plugins.module_utils.host_job import OPTIONS
 from ansible_collections.serving.sglang.plugins.module_utils.server_modules import run_stop
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "instance": {"type": "str", "required": True},
+            **OPTIONS,
             "drain_timeout_s": {"type": "float"},
             "on_timeout": {"type": "str", "choices": ["fail", "abort"]},
             "drain": {"type": "bool", "default": True},
             "kill": {"type": "bool", "default": False},
-            "wait": {"type": "bool", "default": True},
-            "request": {"type": "str", "default": ""},
-            "reconnect_s": {"type": "float", "default": 60},
-            "ledger": {
-                "type": "dict",
-                "options": {
-                    "path": {"type": "path", "required": True},
-                    "run": {"type": "str", "required": True},
-                    "replica": {"type": "str", "required": True},
-                    "host": {"type": "str", "required": True},
-                },
-            },
-            "touch": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )

@@ -11,7 +11,7 @@ import time
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.serving.sglang.plugins.module_utils import ledger
+from ansible_collections.serving.sglang.plugins.module_utils import ledger, rollout_failure
 
 
 class CarefulAction(ActionBase):
@@ -67,6 +67,7 @@ class CarefulAction(ActionBase):
         """Append a step to the ledger that ``pop_ledger`` returned; nothing when there is none.
 
         A ledger that cannot be written fails the ``result``, which keeps what else it says: what was done was done.
+        A result that has failed says where, for the message that ends the rollout.
         """
         if not target:
             return
@@ -76,6 +77,8 @@ class CarefulAction(ActionBase):
         except ledger.LedgerError as error:
             said = [result["msg"]] if result.get("failed") and result.get("msg") else []
             result.update(failed=True, msg=" ".join([*said, f"Step {step!r} was taken, but {error}."]))
+        if result.get("failed"):
+            result.setdefault("failed_at", rollout_failure.at(target["replica"], target["host"], step))
 
     @staticmethod
     def clock():

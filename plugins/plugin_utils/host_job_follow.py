@@ -17,10 +17,11 @@ import uuid
 from typing import Any, Protocol
 
 from ansible.errors import AnsibleConnectionFailure
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.serving.sglang.plugins.module_utils import host_job, ledger
+from ansible_collections.serving.sglang.plugins.module_utils import host_job, ledger, rollout_failure
 
 display = Display()
 
@@ -30,6 +31,7 @@ REPEAT_S = 10.0
 UNREADABLE_LOOKS = 60
 # Between two attempts to reach a host again.
 RETRY_S = 2.0
+FIRST_STEPS = {"start": "start", "stop": "drain"}
 _MARK = "--sglang-job--"
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
 
@@ -102,6 +104,8 @@ class Follower:
         self._shown_text = ""
         self._shown_at = 0.0
         self._written = 0
+        # Where the job was when it was last seen, and where it begins.
+        self.step = FIRST_STEPS.get(kind, kind)
 
     def say(self, text: str, force: bool = False) -> None:
         """Shows a text when it is new, and every few seconds as a sign of life."""
@@ -168,6 +172,7 @@ class Follower:
         while True:
             seen = self.look(job_id, True)
             if seen.status is not None and seen.status.id == job_id:
+                self.step = seen.status.step or self.step
                 self.record(seen.status)
             unreadable = unreadable + 1 if seen.status is None else 0
             if unreadable >= UNREADABLE_LOOKS:
@@ -246,6 +251,23 @@ class HostJobAction(ActionBase):
             options["ledger"],
             self._reset_connection,
         )
+        self._do(name, args, options, follower, task_vars, result)
+        line = options["ledger"]
+        if result.get("failed") and line:
+            step = rollout_failure.last_step(result.get("steps") or [], follower.step)
+            result["failed_at"] = rollout_failure.at(line["replica"], line["host"], step)
+        return result
+
+    def _do(
+        self,
+        name: str,
+        args: dict[str, Any],
+        options: dict[str, Any],
+        follower: Follower,
+        task_vars: dict[str, Any],
+        result: dict[str, Any],
+    ) -> None:
+        """Begins the job or joins it, follows it, and fills the result of the task."""
         request = options["request"]
         begun = False
         try:
@@ -255,27 +277,26 @@ class HostJobAction(ActionBase):
                     begun = True
                     follower.say(f"joining the one that began at {decision.status.started_at}")
                     result.update(follower.follow(decision.status.id), joined=True)
-                    return result
+                    return
             # With a name of its own the job is found again even when the answer of the module never arrives.
             request = request or f"task-{uuid.uuid4().hex}"
             started = self._begin(name, {**args, "wait": False, "request": request}, task_vars, follower, request)
         except LostConnection as lost:
             result.update(follower.lost_result(lost, begun))
-            return result
+            return
         except ledger.LedgerError as error:
             result.update(follower.unwritten_result(error))
-            return result
+            return
         job = started.get("job")
         if started.get("failed") or not isinstance(job, dict) or not options["wait"]:
             result.update(started)
-            return result
+            return
         try:
             result.update(follower.follow(str(job["id"])), joined=bool(started.get("joined")))
         except LostConnection as lost:
             result.update(follower.lost_result(lost, True))
         except ledger.LedgerError as error:
             result.update(follower.unwritten_result(error))
-        return result
 
     def _begin(
         self, name: str, args: dict[str, Any], task_vars: dict[str, Any], follower: Follower, request: str
@@ -295,16 +316,8 @@ class HostJobAction(ActionBase):
         raise LostConnection(0.0, reason)
 
     def _options(self, args: dict[str, Any]) -> dict[str, Any]:
-        spec = {
-            "wait": {"type": "bool", "default": True},
-            "request": {"type": "str", "default": ""},
-            "reconnect_s": {"type": "float", "default": 60},
-            "ledger": {"type": "dict"},
-            "touch": {"type": "list", "elements": "str", "default": []},
-        }
-        from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-
-        checked = ArgumentSpecValidator(spec).validate({key: args[key] for key in spec if key in args})
+        known = {key: args[key] for key in host_job.OPTIONS if key in args}
+        checked = ArgumentSpecValidator(host_job.OPTIONS).validate(known)
         values: dict[str, Any] = checked.validated_parameters
         line = values.get("ledger")
         if isinstance(line, dict):

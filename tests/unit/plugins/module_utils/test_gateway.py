@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.serving.sglang.plugins.module_utils.gateway import (
     GatewayError,
+    api_of,
     canonical_url,
     decide,
     id_in,
@@ -290,3 +291,18 @@ def test_the_list_keeps_its_order():
     assert with_worker([B, A], B, "present") == [B, A]
     assert with_worker([B, A], B, "absent") == [A]
     assert with_worker([A], B, "absent") == [A]
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, {"url": "http://127.0.0.1:30000"}),
+        ({"sglang_gateway_port": 8080}, {"url": "http://127.0.0.1:8080"}),
+        ({"sglang_gateway_port": 8080, "sglang_gateway_api_url": "https://gw:1"}, {"url": "https://gw:1"}),
+        ({"sglang_gateway_api_key": None, "sglang_gateway_api_url": ""}, {"url": "http://127.0.0.1:30000"}),
+        ({"sglang_gateway_api_key": "k"}, {"url": "http://127.0.0.1:30000", "api_key": "k"}),
+        ({"sglang_gateway_workers_file": ""}, {"url": "http://127.0.0.1:30000", "workers_file": ""}),
+    ],
+)
+def test_how_the_modules_reach_a_gateway(variables, expected):
+    assert api_of(variables) == expected

@@ -191,23 +191,10 @@ def test_a_reporter_shows_that_it_lives(jobs, monkeypatch):
     assert read(jobs)["error"] == {"kind": "died", "msg": "gone"}
 
 
-def test_a_reader_never_meets_half_a_file(jobs):
-    path = str(jobs / "x.json")
-    texts = {size: json.dumps({"n": "x" * size}) for size in (10, 100000)}
-    stop = threading.Event()
-
-    def write():
-        while not stop.is_set():
-            for text in texts.values():
-                host_job.write_atomically(path, text, 0o644)
-
-    host_job.write_atomically(path, texts[10], 0o644)
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for _ in range(300):
-            with open(path, encoding="utf-8") as handle:
-                assert handle.read() in texts.values()
-    finally:
-        stop.set()
-        writer.join()
+def test_the_last_jobs_of_a_host(jobs):
+    assert host_job.last_jobs() == {}
+    host_job.Reporter("start", "main", "j1", "r").finish(None)
+    host_job.Reporter("stop", "two", "j2", "r").finish(None)
+    for name, text in (("main.j3.request.json", "{}"), (".two.json.abc", "{"), ("bad.json", "{"), ("main.code", "")):
+        (jobs / name).write_text(text)
+    assert host_job.last_jobs() == {"main": "j1", "two": "j2"}

@@ -87,3 +87,43 @@ def test_a_rollout_as_a_table():
     assert len(rows) == 4
     assert rows[2].split() == ["r1", "1.5", "-", "4.2", "6.0", "-", "-", "-", "-", "3", "0", "2", "5.5", "done"]
     assert rows[3].split()[-1] == "unfinished"
+
+
+UP = {"instance": "main", "state": "up", "ready": True, "worker_url": "http://a:1", "desired": {"rank": 0}}
+ROUTED = {"workers": [{"url": "http://a:1", "is_healthy": True}]}
+
+
+def test_nothing_needs_attention():
+    line = report.attention({"h1": {"instances": [UP], "lock": None}}, {"gw": ROUTED})
+    assert line == "Nothing needs attention: everything was read, and 1 of 1 instances serve as declared"
+    assert report.attention({}, {}).startswith("Nothing needs attention")
+
+
+def test_everything_that_needs_attention_is_in_one_line():
+    reading = {
+        "instances": [
+            {**UP, "restart_pending": True},
+            {**UP, "instance": "slow", "ready": False},
+            {**UP, "instance": "off", "state": "stopped"},
+            {**UP, "instance": "lost", "worker_url": "http://b:2"},
+            {"instance": "bad", "error": "not JSON\nat all"},
+        ],
+        "records": {"off": {"run": "R7", "step": "leaving"}, "main": {"run": "R6", "step": "done"}},
+        "lock": {"run": "R8", "owner": "ann@laptop", "age_s": 900.4},
+    }
+    routes = {"workers": [*ROUTED["workers"], {"url": "http://c:3", "is_healthy": False}]}
+    line = report.attention(
+        {"h1": reading, "h2": {"unreachable": True}, "h3": {}},
+        {"gw": routes, "gw2": {"failed": True, "msg": "refused\nreally"}},
+    )
+    assert line == (
+        "Needs attention: could not be read: h2 (unreachable), h3 (not read), gw2 (refused), h1/bad (not JSON); "
+        "restart pending: h1/main; not ready: h1/slow; stopped: h1/off; left unfinished by rollout R7: h1/off; "
+        "claimed by rollout R8 of ann@laptop: h1 (900 s ago); not healthy for gateway gw: http://c:3; "
+        "serves and is not in gateway gw: h1/lost"
+    )
+
+
+def test_a_large_fleet_stays_one_line():
+    line = report.attention({f"h{number}": {"unreachable": True} for number in range(1000)}, {})
+    assert line.endswith("h7 (unreachable) and 992 more")

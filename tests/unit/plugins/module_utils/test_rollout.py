@@ -124,15 +124,13 @@ def test_unreachable_hosts_and_gateways_are_refused_by_name():
 
 def test_every_refusal_is_found_at_once():
     lock = rollout.Lock(run=RUN, token="t", owner="ann@laptop", controller="other", pid=7, age_s=3)
-    result = plan(
-        [member(1), member(2, serving=False, state="stopped")],
-        unreachable=["h9"],
-        locks={"h1": lock},
-        only=["r7"],
-        min_serving=5,
-    )
-    text = "\n".join(result.refusals)
-    for word in ("h9", "ann@laptop", "r7", "r2 is not serving"):
+    members = [member(1), member(2, serving=False, state="stopped")]
+    options = {"unreachable": ["h9"], "only": ["r7"], "min_serving": 5}
+    text = "\n".join(plan(members, locks={"h1": lock}, **options).refusals)
+    for word in ("h9", "ann@laptop", "r7"):
+        assert word in text
+    text = "\n".join(plan(members, **options).refusals)
+    for word in ("h9", "r7", "r2 is not serving"):
         assert word in text
 
 
@@ -308,3 +306,35 @@ def test_a_plan_that_begins_never_takes_too_much_away(fleet, limit, min_serving,
         if not by_host:
             assert len(wave) <= limit
         assert result.serving - sum(replica.serving for replica in wave) >= min_serving
+
+
+def test_a_claim_is_as_fresh_as_its_freshest_sign_of_life():
+    def found(token, age_s):
+        return rollout.lock_of({"token": token, "age_s": age_s})
+
+    locks = [found("a", 500), found("a", 3), found("b", 130), found("b", 121), found("c", 120)]
+    assert rollout.stale_tokens(locks, 120) == ["b"]
+    assert rollout.stale_tokens([], 120) == []
+
+
+def test_beside_another_rollout_nothing_is_said_that_is_not_so():
+    """The other one has taken r1 out and claimed the hosts: that is neither unfinished nor a fault of the fleet."""
+    lock = rollout.Lock(run=RUN, token="t", owner="ann@laptop", controller="other", pid=7, age_s=3)
+    gone = rollout.Lock(run="R0", token="old", owner="bob@laptop", controller="other", pid=8, age_s=900)
+    away = member(1, serving=False, state="draining", record=record("leaving"))
+    result = plan([away, member(2), member(3)], locks={"h1": lock, "h2": lock, "h3": gone})
+    (refusal,) = result.refusals
+    assert "another rollout holds the lock" in refusal
+    text = "\n".join(rollout.render_plan(result))
+    assert text == f"Rollout {NEW}: 2 of 3 replicas serve, at most 1 away at once"
+    assert (result.continues, result.waves, result.break_tokens) == (False, (), ())
+
+
+def test_what_a_refused_plan_would_do_is_not_said_as_if_it_were_done():
+    members = [member(1, record=record("leaving")), member(2, serving=False, state="stopped")]
+    result = plan(members)
+    assert result.refusals
+    text = "\n".join(rollout.render_plan(result))
+    assert f"if it began: continuing run {RUN}" in text
+    assert "note:" not in text
+    assert f"note: continuing run {RUN}" in "\n".join(rollout.render_plan(plan([*members[:1], member(2)])))

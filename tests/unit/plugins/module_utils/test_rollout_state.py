@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from ansible_collections.serving.sglang.plugins.module_utils import host_job
 from ansible_collections.serving.sglang.plugins.module_utils import rollout_state as state
 
 
@@ -22,6 +23,17 @@ def claim(token, **changes):
 @pytest.fixture
 def home(tmp_path):
     return str(tmp_path / "rollout")
+
+
+@pytest.fixture
+def jobs(tmp_path, monkeypatch):
+    """A host without jobs; what is called begins one."""
+    monkeypatch.setattr(host_job, "JOBS_DIR", str(tmp_path / "jobs"))
+
+    def begin(instance, job_id):
+        host_job.Reporter("start", instance, job_id, "task-1").finish(None)
+
+    return begin
 
 
 def test_take_again_and_release(home):
@@ -112,3 +124,74 @@ def test_an_instance_may_be_called_lock(home):
     state.take_lock(claim("a"), directory=home)
     state.write_record("lock", "r", "leaving", home)
     assert state.read_lock(home)["token"] == "a"
+
+
+def test_a_job_that_began_since_the_plan_is_noticed(home, jobs):
+    jobs("main", "j1")
+    seen = host_job.last_jobs()
+    assert seen == {"main": "j1"}
+    assert state.would_take(claim("a"), jobs_seen=seen, directory=home) is True
+    jobs("main", "j2")
+    for take in (state.would_take, state.take_lock):
+        with pytest.raises(state.JobBegun, match="of main began"):
+            take(claim("a"), jobs_seen=seen, directory=home)
+    assert state.read_lock(home) is None, "the host was not claimed"
+    assert state.take_lock(claim("a"), jobs_seen=host_job.last_jobs(), directory=home) is True
+
+
+def test_a_job_that_is_gone_is_none_that_began(home, jobs):
+    assert state.take_lock(claim("a"), jobs_seen={"main": "j1"}, directory=home) is True
+
+
+def test_a_host_whose_jobs_are_not_looked_at(home, jobs):
+    jobs("main", "j1")
+    assert state.take_lock(claim("a"), directory=home) is True
+
+
+def test_a_claimed_host_is_left_alone_unless_the_claim_is_stale(home):
+    state.refuse_claimed(directory=home)
+    state.take_lock(claim("a"), directory=home)
+    with pytest.raises(state.LockHeld, match="run-a"):
+        state.refuse_claimed(["b"], home)
+    with pytest.raises(state.LockHeld), state.unclaimed(directory=home):
+        raise AssertionError("not reached")
+    with state.unclaimed(["a"], home):
+        pass
+
+
+def test_either_the_start_meets_the_claim_or_the_claim_meets_the_start(home, jobs):
+    """Whoever is first, never both: whatever the moment, one of them is refused."""
+    outcomes = set()
+    for number in range(40):
+        seen = host_job.last_jobs()
+        barrier = threading.Barrier(2)
+        ended = {}
+
+        def start(number=number, barrier=barrier, ended=ended):
+            barrier.wait()
+            time.sleep(0.02 * (number % 2))
+            try:
+                with state.unclaimed(directory=home):
+                    jobs("main", f"j{number}")
+                ended["start"] = True
+            except state.LockHeld:
+                ended["start"] = False
+
+        def roll(number=number, barrier=barrier, ended=ended, seen=seen):
+            barrier.wait()
+            time.sleep(0.02 * (number // 2 % 2))
+            try:
+                state.take_lock(claim(f"t{number}"), jobs_seen=seen, directory=home)
+                ended["claim"] = True
+            except state.JobBegun:
+                ended["claim"] = False
+
+        threads = [threading.Thread(target=start), threading.Thread(target=roll)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert ended["start"] != ended["claim"], ended
+        outcomes.add(ended["start"])
+        state.release_lock(f"t{number}", home)
+    assert outcomes == {True, False}, "both orders were tried"

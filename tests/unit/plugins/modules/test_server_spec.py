@@ -23,7 +23,7 @@ MAIN = {"name": "main", "model": "/srv/models/tiny", "port": 30000, "cards": [0]
 
 @pytest.fixture
 def run(tmp_path):
-    def run_module(*instances: dict[str, Any], **defaults: Any) -> tuple[int, dict[str, Any]]:
+    def run_module(*instances: Any, **defaults: Any) -> tuple[int, dict[str, Any]]:
         arguments = {
             "host_name": "h1",
             "address": "10.77.0.11",
@@ -70,3 +70,45 @@ def test_no_secret_leaves_it(run) -> None:
     assert "k-client-123" not in text
     assert "hf_token_789" not in text
     assert result["instances"][0]["credentials"] == ["api_key", "hf_token"]
+
+
+def test_a_wrong_type_is_told_by_instance_key_and_value(run) -> None:
+    wrong = {
+        "name": "two",
+        "prt": 3,
+        "port": "abc",
+        "cards_shared": "perhaps",
+        "drain_on_timeout": "kill",
+        "memory": {"kind": "big", "wanted_tokens": "many"},
+        "writable_paths": {"a": 1},
+        "model": None,
+    }
+    status, result = run(MAIN, wrong, {"port": 1.5}, margin_s="long")
+    assert status == 1
+    assert result["problems"] == [
+        "instance 'two': prt is unknown, perhaps port is meant",
+        "instance 'two': port is 'abc', expected a whole number",
+        "instance 'two': cards_shared is 'perhaps', expected true or false",
+        "instance 'two': drain_on_timeout is 'kill', expected one of fail, abort",
+        "instance 'two': memory.kind is 'big', expected one of dedicated, shared, unified",
+        "instance 'two': memory.wanted_tokens is 'many', expected a whole number",
+        "instance 'two': writable_paths is {'a': 1}, expected a list, each text",
+        "instance 'number 3': port is 1.5, expected a whole number",
+        "defaults: margin_s is 'long', expected a whole number",
+    ]
+    assert result["msg"].startswith("h1: 9 problems in its instances; nothing was touched:\n- instance 'two': prt")
+
+
+def test_an_instance_that_is_no_mapping(run) -> None:
+    status, result = run(MAIN, "main")
+    assert status == 1
+    assert "Elements value for option 'instances'" in result["msg"]
+    assert len(result["msg"]) < 200
+
+
+def test_no_secret_is_in_a_refusal(run) -> None:
+    _, result = run({**MAIN, "port": "abc", "api_key": "k-client-123"}, hf_token="hf_token_789")
+    assert len(result["problems"]) == 1
+    text = json.dumps(result)
+    assert "k-client-123" not in text
+    assert "hf_token_789" not in text

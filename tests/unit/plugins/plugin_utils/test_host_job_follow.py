@@ -184,3 +184,12 @@ def test_files_are_touched_by_every_look(clock, shown):
 def test_the_unit_is_asked_before_the_status_file():
     command = host_job_follow.look_command("main", [])
     assert command.index("is-active") < command.index("main.json")
+
+
+def test_it_remembers_at_which_step_the_job_was(monkeypatch):
+    monkeypatch.setattr(host_job_follow, "POLL_S", 0)
+    answers = iter([output(), output(step="stop"), output("inactive", step="stop")])
+    follower = Follower(lambda _command: next(answers), "stop", "main", "h1", [], 1, None)
+    assert follower.step == "drain"
+    assert follower.follow("j1")["kind"] == "job_lost"
+    assert follower.step == "stop"
