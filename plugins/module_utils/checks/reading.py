@@ -1,0 +1,146 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Readings of a machine: a value, or the reason why it could not be read. No reader may hold up the others.
+
+Every reader runs in a thread of its own with a time limit, so a hung file system or driver costs one reading and never
+the run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, Union
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Stands in the place of a reading that failed. `reason` says what was tried and what came of it."""
+
+    reason: str
+
+
+# Not `T | Unknown`: the name is evaluated when the module is imported, and hosts have Python 3.9.
+Reading = Union[T, Unknown]
+
+
+class CouldNotTell(Exception):
+    """Raised by a check that needs a reading which failed, and by a reader that fails. The text is the reason."""
+
+
+def known(reading: Reading[T]) -> T:
+    """The value of a reading; raises CouldNotTell with its reason where there is none."""
+    if isinstance(reading, Unknown):
+        raise CouldNotTell(reading.reason)
+    return reading
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command said. `code` is its exit status."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def said(self) -> str:
+        """The last line of what it complained about, for a message."""
+        lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
+        return lines[-1].strip() if lines else "nothing"
+
+
+def run_command(
+    argv: Sequence[str], limit_s: float, environment: Mapping[str, str] | None = None, text_in: str | None = None
+) -> Output:
+    """Run a command and wait at most `limit_s`. Raises CouldNotTell when it is missing, forbidden or too slow.
+
+    A garbled byte of its output becomes a replacement character. A non-zero exit status is for the caller to judge.
+    """
+    # C.UTF-8: messages are matched, and some tools answer in the language of the session.
+    variables = {**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})}
+    try:
+        done = subprocess.run(
+            list(argv),
+            input=text_in,
+            stdin=None if text_in is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=limit_s,
+            env=variables,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except FileNotFoundError:
+        raise CouldNotTell(f"{argv[0]} is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise CouldNotTell(f"`{' '.join(argv[:4])}` did not end within {limit_s:g} s") from None
+    except OSError as error:
+        raise CouldNotTell(f"{argv[0]} could not be run: {error.strerror or error}") from None
+    return Output(done.returncode, done.stdout, done.stderr)
+
+
+def read_text(path: str, limit_bytes: int = 1 << 20) -> str:
+    """The text of a file, at most so much of it. Raises CouldNotTell with the path and what the system said."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(limit_bytes)
+    except OSError as error:
+        raise CouldNotTell(f"{path}: {error.strerror or error}") from None
+
+
+def read_first(path: str) -> str | None:
+    """As read_text, for a file that may rightly be missing: None then."""
+    try:
+        return read_text(path)
+    except CouldNotTell:
+        if not os.path.lexists(path):
+            return None
+        raise
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A function that reads one thing of the machine, and how long it may take."""
+
+    read: Callable[[], Any]
+    limit_s: float = 2.0
+
+
+def gather(readers: Mapping[str, Reader]) -> dict[str, Any]:
+    """Run all readers at once. Each name has its value, or an Unknown with the reason.
+
+    Returns when all are done or the longest limit has passed; what is still at work then is left behind, in a daemon
+    thread that ends with the process.
+    """
+    results: dict[str, Any] = {}
+
+    def work(name: str, reader: Reader) -> None:
+        try:
+            results[name] = reader.read()
+        except CouldNotTell as error:
+            results[name] = Unknown(str(error))
+        except Exception as error:
+            # A reader that meets what nobody thought of must not take the other readings with it.
+            results[name] = Unknown(f"reading {name} failed: {type(error).__name__}: {error}")
+
+    started = time.monotonic()
+    threads = {name: threading.Thread(target=work, args=(name, reader), daemon=True) for name, reader in readers.items()}
+    for thread in threads.values():
+        thread.start()
+    for name, thread in threads.items():
+        thread.join(max(0.0, started + readers[name].limit_s - time.monotonic()))
+    # A copy: a late thread may still write into `results`.
+    done = dict(results)
+    for name, reader in readers.items():
+        done.setdefault(name, Unknown(f"reading {name} took longer than its limit of {reader.limit_s:g} s"))
+    return {name: done[name] for name in readers}
