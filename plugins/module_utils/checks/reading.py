@@ -10,7 +10,9 @@ the run.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -68,25 +70,39 @@ def run_command(
     # C.UTF-8: messages are matched, and some tools answer in the language of the session.
     variables = {**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})}
     try:
-        done = subprocess.run(
+        # A session of its own, so that what a wrapper script started can be ended together with it.
+        process = subprocess.Popen(
             list(argv),
-            input=text_in,
-            stdin=None if text_in is not None else subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if text_in is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            timeout=limit_s,
             env=variables,
             encoding="utf-8",
             errors="replace",
-            check=False,
+            start_new_session=True,
         )
     except FileNotFoundError:
         raise CouldNotTell(f"{argv[0]} is not installed") from None
-    except subprocess.TimeoutExpired:
-        raise CouldNotTell(f"`{' '.join(argv[:4])}` did not end within {limit_s:g} s") from None
     except OSError as error:
         raise CouldNotTell(f"{argv[0]} could not be run: {error.strerror or error}") from None
-    return Output(done.returncode, done.stdout, done.stderr)
+    try:
+        stdout, stderr = process.communicate(text_in, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        _end_session(process)
+        raise CouldNotTell(f"`{' '.join(argv[:4])}` did not end within {limit_s:g} s") from None
+    return Output(process.returncode, stdout, stderr)
+
+
+def _end_session(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    # What hangs inside the kernel does not die of a signal: it is not waited for.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(0.2)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
 
 
 def read_text(path: str, limit_bytes: int = 1 << 20) -> str:
@@ -129,14 +145,23 @@ def gather(readers: Mapping[str, Reader]) -> dict[str, Any]:
             results[name] = reader.read()
         except CouldNotTell as error:
             results[name] = Unknown(str(error))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # A reader that meets what nobody thought of must not take the other readings with it.
             results[name] = Unknown(f"reading {name} failed: {type(error).__name__}: {error}")
 
     started = time.monotonic()
-    threads = {name: threading.Thread(target=work, args=(name, reader), daemon=True) for name, reader in readers.items()}
-    for thread in threads.values():
-        thread.start()
+    threads = {
+        name: threading.Thread(target=work, args=(name, reader), daemon=True) for name, reader in readers.items()
+    }
+    begun = []
+    for name, thread in threads.items():
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # At the limit of tasks of a control group or a user no further thread is to be had.
+            results[name] = Unknown(f"reading {name} could not be begun: {error}")
+        else:
+            threads[name] = thread
     for name, thread in threads.items():
         thread.join(max(0.0, started + readers[name].limit_s - time.monotonic()))
     # A copy: a late thread may still write into `results`.
