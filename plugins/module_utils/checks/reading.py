@@ -150,11 +150,9 @@ def gather(readers: Mapping[str, Reader]) -> dict[str, Any]:
             results[name] = Unknown(f"reading {name} failed: {type(error).__name__}: {error}")
 
     started = time.monotonic()
-    threads = {
-        name: threading.Thread(target=work, args=(name, reader), daemon=True) for name, reader in readers.items()
-    }
-    begun = []
-    for name, thread in threads.items():
+    threads: dict[str, threading.Thread] = {}
+    for name, reader in readers.items():
+        thread = threading.Thread(target=work, args=(name, reader), daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
