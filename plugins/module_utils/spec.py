@@ -98,11 +98,15 @@ _WHOLE_ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Host:
-    """What is known of the host: its name in the inventory, the address that gateways use, its cards."""
+    """What is known of the host: its name in the inventory, the address that gateways use, its cards.
+
+    `cuda_homes` has the toolkit of the environments that have one of their own, by their release of SGLang.
+    """
 
     name: str
     address: str
     gpus: Sequence[Mapping[str, Any]] = ()
+    cuda_homes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -225,7 +229,7 @@ def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) ->
     if memory is not None and memory.get("argument") is not None:
         args["mem-fraction-static"] = memory["argument"]
     paths = _writable_paths(draft)
-    environment = _environment(draft, version, release, model)
+    environment = _environment(draft, version, release, model, host.cuda_homes.get(version))
     credentials = [secret for secret in SECRETS if declared.get(secret)]
     has_config = bool({"api_key", "admin_api_key"} & set(credentials))
     python = f"{ENVIRONMENTS_DIR}/{version}/bin/python"
@@ -562,12 +566,16 @@ def _drain(declared: Mapping[str, Any], times: grace.Times) -> dict[str, Any]:
     }
 
 
-def _environment(draft: _Draft, version: str, release: Release, model: _Model) -> dict[str, str]:
+def _environment(draft: _Draft, version: str, release: Release, model: _Model, cuda_home: str | None) -> dict[str, str]:
     declared = draft.declared
     system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    # A declared toolkit wins, by either name that SGLang reads.
+    if not draft.claim.needs_cards or {"CUDA_HOME", "CUDA_PATH"} & set(declared["environment"]):
+        cuda_home = None
     environment = {
         "HOME": f"{STATE_DIR}/{draft.name}",
-        "PATH": f"{ENVIRONMENTS_DIR}/{version}/bin:/usr/local/cuda/bin:{system}",
+        "PATH": f"{ENVIRONMENTS_DIR}/{version}/bin:{cuda_home or '/usr/local/cuda'}/bin:{system}",
+        **({"CUDA_HOME": cuda_home} if cuda_home else {}),
         "PYTHONUNBUFFERED": "1",
         **{name: f"{CACHE_DIR}/{directory}" for name, directory in CACHES.items()},
         "HF_HOME": str(declared["hf_home"]),
