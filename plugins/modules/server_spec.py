@@ -182,6 +182,13 @@ options:
       api_key: *api_key
       admin_api_key: *admin_api_key
       hf_token: *hf_token
+  cuda_homes:
+    description:
+      - The CUDA_HOME of environments that have a toolkit of their own, by the release of SGLang, as
+        M(serving.sglang.cuda_home) returns it. Instances that need no cards, or declare a toolkit in their environment,
+        do not get it.
+    type: dict
+    default: {}
   memory_again:
     description: Has every memory fraction chosen anew, although nothing that it rests on has changed.
     type: bool
@@ -383,6 +390,7 @@ def main() -> None:
         argument_spec={
             "instances": {"type": "list", "elements": "dict", "required": True, "options": instance_options()},
             "defaults": {"type": "dict", "default": {}, "options": shared_options()},
+            "cuda_homes": {"type": "dict", "default": {}},
             "memory_again": {"type": "bool", "default": False},
             "host_name": {"type": "str", "required": True},
             "address": {"type": "str", "required": True},
@@ -396,7 +404,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
-    host = Host(given["host_name"], given["address"], given["gpus"])
+    host = Host(given["host_name"], given["address"], given["gpus"], given["cuda_homes"])
     outcome = resolve(given["instances"], given["defaults"], host)
     if not outcome.problems:
         outcome = with_memory(outcome, given, host)
