@@ -1,0 +1,63 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The area memory of a preflight: whether weights and pool of each declared instance fit on the cards of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import fraction_plan, gpu_readings
+from ..finding import UNKNOWN
+from ..instance_memory import plan_options
+from ..machine import Readings
+from .memory_kinds import DOUBTFUL, NO_POOL, NOT_PREDICTED
+
+
+def examine(params: Mapping[str, Any], read: Callable[[], Readings] = gpu_readings.read) -> dict[str, Any]:
+    """Plan the memory of every instance that was resolved; `readings` has the prediction of each by its name."""
+    findings: list[dict[str, Any]] = []
+    plans: dict[str, Any] = {}
+    instances = [one for one in params.get("instances") or () if one.get("desired")]
+    readings = read() if instances else None
+    for instance in instances:
+        if readings is not None:
+            plan, found = _examine_one(instance, readings)
+            plans[str(instance["name"])] = plan
+            findings += [{**one, "instance": str(instance["name"])} for one in found]
+    return {"readings": {"plans": plans}, "findings": findings}
+
+
+def _examine_one(instance: Mapping[str, Any], readings: Readings) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    name, desired = instance["name"], instance["desired"]
+    policy = instance.get("mem_fraction")
+    options = {key: value for key, value in (instance.get("memory") or {}).items() if value is not None}
+    path = desired["model"]["path"]
+    if not desired["model"]["local"]:
+        reason = f"model {path} is a hub id: nothing can be read before it is on the host"
+        finding = NOT_PREDICTED.found(f"the pool of {name} is not predicted", reason)
+        return {"unknown": reason}, [finding.as_dict()]
+    try:
+        asked = plan_options(desired, fraction_plan.AUTO if policy is None else policy, options, readings)
+        result = fraction_plan.plan(asked)
+    except ValueError as error:
+        finding = NOT_PREDICTED.found(
+            f"could not tell whether the memory suffices for {name}", str(error), severity=UNKNOWN
+        )
+        return {"unknown": str(error)}, [finding.as_dict()]
+    found = list(result["findings"])
+    evidence = "; ".join(result["lines"])
+    prediction = result["prediction"]
+    if result["feasible"] is None:
+        found.append(NOT_PREDICTED.found(f"the pool of {name} is not predicted", evidence).as_dict())
+    elif result["fraction"] is None or (prediction is not None and not prediction["feasible"]):
+        found.append(NO_POOL.found(f"{name} finds no memory for its pool", evidence).as_dict())
+    elif result["feasible"]:
+        found.append(NO_POOL.fine(f"the memory of {name} suffices", evidence).as_dict())
+    found += [DOUBTFUL.found(f"{name}: {text}", evidence).as_dict() for text in result["warnings"]]
+    said = {key: result[key] for key in ("fraction", "source", "lines")}
+    said["kind"] = result["kind"]["kind"]
+    said["max_total_num_tokens"] = (prediction or {}).get("max_total_num_tokens")
+    return said, found

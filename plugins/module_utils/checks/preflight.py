@@ -1,0 +1,79 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A whole preflight of one host: all areas side by side, each with its time limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import spec
+from . import declaration
+from .outcome import outcome_of
+from .preflight_kinds import NOT_LOOKED_AT
+from .reading import CouldNotTell, Reader, Unknown, gather
+from .table import EXAMINERS
+
+Examine = Callable[[Mapping[str, Any]], "dict[str, Any]"]
+# Longer than the limits of the readings inside an area, and short enough for a preflight of a host within 3 s.
+LIMIT_S = 2.6
+
+
+def look(
+    params: Mapping[str, Any], examiners: Mapping[str, Examine] = EXAMINERS, limit_s: float = LIMIT_S
+) -> dict[str, Any]:
+    """The findings of all areas, each with its area, the readings and the seconds of each area, and the outcome."""
+    elapsed: dict[str, float] = {}
+
+    def timed(area: str, examine: Examine) -> Callable[[], dict[str, Any]]:
+        def run() -> dict[str, Any]:
+            started = time.monotonic()
+            try:
+                return examine(params)
+            finally:
+                elapsed[area] = round(time.monotonic() - started, 3)
+
+        return run
+
+    results = gather({area: Reader(timed(area, examine), limit_s) for area, examine in examiners.items()})
+    # A copy: an area that is late may still write into it.
+    took = dict(elapsed)
+    findings: list[dict[str, Any]] = []
+    readings: dict[str, Any] = {}
+    for area, result in results.items():
+        if isinstance(result, Unknown):
+            readings[area] = {"unknown": result.reason}
+            lost = NOT_LOOKED_AT.found(f"{area} was not looked at", result.reason)
+            findings.append({**lost.as_dict(), "area": area})
+            continue
+        readings[area] = result["readings"]
+        findings += [{**finding, "area": area} for finding in result["findings"]]
+    return {
+        "findings": findings,
+        "readings": readings,
+        "outcome": outcome_of(findings),
+        "elapsed_s": {area: took.get(area, limit_s) for area in examiners},
+    }
+
+
+def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict[str, Any]:
+    """What the module preflight_info returns: its options as they were given, and how to bring values into types."""
+    release = str(params.get("upgrade_to") or "").lstrip("v")
+    name = str(params.get("host_name") or "")
+    host = spec.Host(name, str(params.get("address") or name), params.get("gpus") or [])
+    problem = str(params.get("declaration_problem") or "")
+    try:
+        if problem:
+            raise CouldNotTell(problem)
+        read = declaration.read_declaration(
+            params.get("instances"), params.get("defaults"), host, validate, upgrade_to=release
+        )
+    except Exception as error:
+        # The declarations are raw. What nobody thought of in them is no reason not to look at the host.
+        read = declaration.Declaration()
+        what = problem or f"{type(error).__name__}: {error}"
+        read.add(declaration.REFUSED.found("the declarations could not be understood", what))
+    return {**look({"instances": read.instances, "declaration_findings": read.findings}), "upgrade": {}}
