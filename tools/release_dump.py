@@ -20,7 +20,7 @@ WIDENED_OTHERWISE = ("reasoning-parser", "sampling-backend", "tool-call-parser")
 
 # SGLang's functions that read a word, by what such a word is.
 TYPES = {
-    "json_list_type": "json",
+    "json_list_type": "strict_json",
     "loads": "json",
     "nullable_str": "str",
     "parse_cuda_graph_backend_arg": "str",

@@ -272,7 +272,7 @@ def test_what_only_sounds_like_a_secret_is_accepted() -> None:
         ({"nnodes": 2}, "a replica over several hosts is not available yet"),
         ({"arguments": {"nnodes": 2}}, "a replica over several hosts is not available yet"),
         ({"arguments": {"dist-init-addr": "h1:1"}}, "belongs to a replica over several hosts"),
-        ({"arguments": {"tp-size": "two"}}, "argument 'tp-size' is 'two', expected a whole number"),
+        ({"arguments": {"tp-size": "two"}}, "argument 'tp-size': 'two' is no whole number"),
         ({"arguments": {"tp-size": 2}}, "tp-size 2 x pp-size 1 x dp-size 1 needs 2 cards and 1 are declared"),
         ({"arguments": {"max-running-requests": 0}}, "max-running-requests is 0, expected at least 1"),
         ({"arguments": {"served-model-name": "a"}, "served_model_name": "b"}, "Keep one of them"),
