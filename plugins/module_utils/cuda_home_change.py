@@ -120,7 +120,6 @@ def _absent(result: Change, check_mode: bool) -> Change:
     users = cuda_home_tree.processes_with(result.path) if there.real else []
     if users:
         named = ", ".join(str(process) for process in users[:5])
-        result.home = result.path
         result.notes.append(
             f"{result.path} is not needed any more and stays: {len(users)} processes run with it (PID {named}) and "
             "would find no compiler for their next kernel. It is removed by the first run after their restart"
