@@ -127,7 +127,11 @@ def _typed(
             near = _nearest(str(key), options)
             wrong.append(f"'{key}' is no option of an instance{near}")
         elif value is not None:
-            values, errors = validate({str(key): options[str(key)]}, {str(key): value})
+            try:
+                values, errors = validate({str(key): options[str(key)]}, {str(key): value})
+            except (TypeError, ValueError, AttributeError):
+                # What checks the types breaks itself on some shapes of a nested option.
+                values, errors = {}, [f"'{key}' is {type(value).__name__}, which the option does not take"]
             wrong += errors
             if not errors:
                 typed[str(key)] = values[str(key)]
@@ -144,7 +148,7 @@ def _resolve(
 ) -> None:
     """Say what spec refuses. What has values of a wrong type is not asked for more: half of it would be missing."""
     whole = [one["typed"] for one in usable if one["whole"]]
-    outcome = spec.resolve(whole, shared, host)
+    outcome = _resolved(whole, shared, host)
     read.say(REFUSED, outcome.problems)
     read.say(DOUBTFUL, outcome.warnings)
     resolved = {str(one.desired["instance"]): one.desired for one in outcome.instances}
@@ -152,9 +156,22 @@ def _resolve(
         desired = resolved.get(one["name"])
         if desired is None and one["whole"]:
             # Refused together with others: alone it may be fine.
-            alone = spec.resolve([one["typed"]], shared, host)
+            alone = _resolved([one["typed"]], shared, host)
             desired = alone.instances[0].desired if alone.instances else None
         read.instances.append(_as_area(one["name"], one["typed"], shared, desired))
+
+
+def _resolved(instances: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], host: spec.Host) -> spec.Outcome:
+    """As spec.resolve, for arguments and environments whose types nobody has checked."""
+    try:
+        return spec.resolve(instances, shared, host)
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        if len(instances) == 1:
+            name = instances[0].get("name") or "number 1"
+            return spec.Outcome(problems=[f"instance '{name}': its values are not of the right kind: {error}"])
+        alone = [_resolved([one], shared, host) for one in instances]
+        problems = [problem for outcome in alone for problem in outcome.problems]
+        return spec.Outcome(problems=problems, warnings=[text for outcome in alone for text in outcome.warnings])
 
 
 def _as_area(
