@@ -370,9 +370,9 @@ def _check_arguments(draft: _Draft, version: str) -> None:
     single = {**draft.declared, "nnodes": 1, "arguments": {**draft.declared["arguments"], "nnodes": None}}
     for finding in args_checks.check_instance(single, version):
         if finding.severity == ERROR:
-            draft.wrong(_sentence(finding))
+            draft.wrong(sentence_of(finding))
         elif finding.severity != OK:
-            draft.doubtful(_sentence(finding))
+            draft.doubtful(sentence_of(finding))
     arguments = draft.declared["arguments"]
     for name, option in (("served-model-name", "served_model_name"), ("revision", "revision")):
         if arguments.get(name) is not None and draft.declared.get(option):
@@ -397,7 +397,8 @@ def _check_arguments(draft: _Draft, version: str) -> None:
             draft.wrong(f"argument '{name}' belongs to a replica over several hosts, which is not available yet")
 
 
-def _sentence(finding: Finding) -> str:
+def sentence_of(finding: Finding) -> str:
+    """A finding on the arguments as a refusal says it."""
     fix = finding.fix.strip()
     return f"{finding.summary}. {fix[:1].upper()}{fix[1:]}" if fix and " " in fix else finding.summary
 

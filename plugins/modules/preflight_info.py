@@ -60,6 +60,10 @@ options:
         description: The UUID as C(nvidia-smi) shows it.
         type: str
         required: true
+  cuda_home:
+    description: As C(sglang_server_cuda_home) of the role sglang_server, V(auto), V(none) or the path of a toolkit.
+    type: str
+    default: auto
   declaration_problem:
     description:
       - Why the declarations of the host could not even be read, for instance because a variable in them is not defined.
@@ -174,6 +178,7 @@ def main() -> None:
                 "default": [],
                 "options": {"index": {"type": "int", "required": True}, "uuid": {"type": "str", "required": True}},
             },
+            "cuda_home": {"type": "str", "default": "auto"},
             "declaration_problem": {"type": "str", "default": ""},
             "upgrade_to": {"type": "str", "default": ""},
         },

@@ -17,6 +17,7 @@ from .. import spec
 from ..finding import ERROR, OK, UNKNOWN, WARNING, Finding
 from ..releases import RELEASES
 from ..spec_options import instance_options, shared_options
+from . import args_area
 from .check import Kind
 
 # From options as a module declares them and values to the values in their types, and what is wrong with them.
@@ -149,8 +150,6 @@ def _resolve(
     """Say what spec refuses. What has values of a wrong type is not asked for more: half of it would be missing."""
     whole = [one["typed"] for one in usable if one["whole"]]
     outcome = _resolved(whole, shared, host)
-    read.say(REFUSED, outcome.problems)
-    read.say(DOUBTFUL, outcome.warnings)
     resolved = {str(one.desired["instance"]): one.desired for one in outcome.instances}
     for one in usable:
         desired = resolved.get(one["name"])
@@ -159,6 +158,25 @@ def _resolve(
             alone = _resolved([one["typed"]], shared, host)
             desired = alone.instances[0].desired if alone.instances else None
         read.instances.append(_as_area(one["name"], one["typed"], shared, desired))
+    told = _told_elsewhere(read.instances)
+    read.say(REFUSED, [text for text in outcome.problems if text not in told])
+    read.say(DOUBTFUL, [text for text in outcome.warnings if text not in told])
+
+
+def _told_elsewhere(instances: Sequence[Mapping[str, Any]]) -> set[str]:
+    """What the area arguments says of the instances, as spec says it."""
+    return {
+        f"instance '{instance['name']}': {spec.sentence_of(finding)}"
+        for instance in instances
+        for finding in _findings_on_arguments(instance)
+    }
+
+
+def _findings_on_arguments(instance: Mapping[str, Any]) -> list[Finding]:
+    try:
+        return args_area.findings_of(instance, str(instance["version"] or NEWEST))
+    except (TypeError, ValueError, AttributeError, KeyError):
+        return []
 
 
 def _resolved(instances: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], host: spec.Host) -> spec.Outcome:
@@ -200,6 +218,9 @@ def _as_area(
         "secrets": [secret for secret in spec.SECRETS if merged.get(secret)],
         "port": merged.get("port"),
         "cards": list(merged.get("cards") or []),
+        "cards_shared": bool(merged.get("cards_shared")),
+        "nnodes": merged.get("nnodes") or 1,
+        "served_model_name": merged.get("served_model_name"),
         "model": str(merged.get("model") or ""),
         "tp": arguments.get("tp-size", 1),
         "memory_max": merged.get("memory_max"),

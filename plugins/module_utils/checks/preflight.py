@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import spec
+from .. import cuda_home, spec
 from . import declaration
 from .outcome import outcome_of
 from .preflight_kinds import NOT_LOOKED_AT
@@ -63,7 +64,8 @@ def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict
     """What the module preflight_info returns: its options as they were given, and how to bring values into types."""
     release = str(params.get("upgrade_to") or "").lstrip("v")
     name = str(params.get("host_name") or "")
-    host = spec.Host(name, str(params.get("address") or name), params.get("gpus") or [])
+    homes = _cuda_homes(params, release)
+    host = spec.Host(name, str(params.get("address") or name), params.get("gpus") or [], homes)
     problem = str(params.get("declaration_problem") or "")
     try:
         if problem:
@@ -76,4 +78,18 @@ def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict
         read = declaration.Declaration()
         what = problem or f"{type(error).__name__}: {error}"
         read.add(declaration.REFUSED.found("the declarations could not be understood", what))
-    return {**look({"instances": read.instances, "declaration_findings": read.findings}), "upgrade": {}}
+    area_params = {"instances": read.instances, "declaration_findings": read.findings, "newest": declaration.NEWEST}
+    return {**look(area_params), "upgrade": {}}
+
+
+def _cuda_homes(params: Mapping[str, Any], release: str) -> dict[str, str]:
+    """The toolkit that a deployment would name to each release: what is declared, or what it has made."""
+    wish = str(params.get("cuda_home") or "auto")
+    given = [params.get("defaults"), *(params["instances"] if isinstance(params.get("instances"), list) else ())]
+    versions = {str(one.get("version")) for one in given if isinstance(one, Mapping) and one.get("version")}
+    homes: dict[str, str] = {}
+    for version in {release} if release else versions:
+        path = wish if wish.startswith("/") else f"{spec.ENVIRONMENTS_DIR}/{version}/{cuda_home.DIRECTORY}"
+        if wish.startswith("/") or (wish == "auto" and os.path.isdir(path)):
+            homes[version] = path
+    return homes

@@ -9,19 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from . import declaration, memory_area
+from . import args_area, args_checks, cache_checks, cache_readings, declaration, host_checks, host_readings, memory_area
 from .check import Check, Kind
 from .declaration import DECLARATION_KINDS
 from .memory_kinds import MEMORY_KINDS
 from .preflight_kinds import PREFLIGHT_KINDS
 
 # The checks of each area, in the order in which they are reported.
-AREAS: dict[str, tuple[Check[Any], ...]] = {}
+AREAS: dict[str, tuple[Check[Any], ...]] = {
+    "arguments": args_checks.CHECKS,
+    "caches": cache_checks.CHECKS,
+    "host": host_checks.CHECKS,
+}
 
 # What looks at an area: from the parameters of a preflight to readings and findings.
 EXAMINERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "declaration": declaration.examine,
+    "arguments": args_area.examine,
     "memory": memory_area.examine,
+    "caches": cache_readings.examine_caches,
+    "host": host_readings.examine,
 }
 
 # Kinds that are found by other code than a Check.
