@@ -159,6 +159,7 @@ def server_of(instance: Mapping[str, Any]) -> Server:
     name = str(instance.get("name") or "sglang")
     runtime = str(instance.get("runtime") or NATIVE)
     declared = {str(key): _text(value) for key, value in (instance.get("environment") or {}).items()}
+    desired = instance.get("desired") or {}
     native = runtime == NATIVE
     # The unit gives each instance a home of its own below the service user's.
     home = str(instance.get("home") or (f"{spec.STATE_DIR}/{name}" if native else CONTAINER_HOME))
@@ -175,10 +176,13 @@ def server_of(instance: Mapping[str, Any]) -> Server:
         user=str(instance.get("user") or (spec.USER if native else "root")),
         home=home,
         environment=environment,
-        declared=declared,
+        declared=instance.get("declared_environment", declared),
         binds=() if native else tuple(_binds(instance, home)),
         writable=_writable(instance, name, environment) if native else (),
-        start_deadline_s=_whole(instance.get("start_deadline_s", spec.DEFAULTS["start_deadline_s"])),
+        start_deadline_s=_whole(
+            instance.get("start_deadline_s")
+            or (desired.get("start") or {}).get("deadline_s", spec.DEFAULTS["start_deadline_s"])
+        ),
         deep_gemm=_uses_deep_gemm(instance),
         compiles=canonical(instance.get("arguments") or {}).get("device") != "cpu",
     )
@@ -201,6 +205,7 @@ def _writable(instance: Mapping[str, Any], name: str, environment: Mapping[str, 
     """What the unit lets the server write to; everything else is read-only for it."""
     paths = [f"{spec.STATE_DIR}/{name}", spec.CACHE_DIR, environment["HF_HOME"], "/tmp", "/var/tmp", "/dev/shm"]
     paths += [str(path) for path in instance.get("writable_paths") or ()]
+    paths += [str(path) for path in (instance.get("desired") or {}).get("writable_paths") or ()]
     paths += [environment[variable] for variable in spec.CACHES if environment.get(variable)]
     return tuple(path.rstrip("/") for path in paths if path.startswith("/"))
 
@@ -359,6 +364,8 @@ def read_directory(
     probe = file_systems.nearest_existing(path)
     exists = probe == path
     who = _try(lambda: file_systems.identity_of(directory.user))
+    # Before the first deployment neither the user nor the directory is there: the roles make both.
+    refusal = "" if not exists and isinstance(who, Unknown) and not file_systems.user_exists(directory.user) else None
     contents: Reading[Contents] = Contents()
     if exists and directory.kernels:
         contents = _try(lambda: walk(directory, who, tops, flashinfer))
@@ -367,11 +374,15 @@ def read_directory(
         exists=exists,
         probe=probe,
         owner=_try(lambda: file_systems.user_name(os.stat(probe).st_uid)),
-        refusal=who if isinstance(who, Unknown) else _try(lambda: file_systems.may_write(probe, who)),
+        refusal=refusal if refusal is not None else _refusal(probe, who),
         mount=mounts if isinstance(mounts, Unknown) else _try(lambda: file_systems.mount_of(probe, mounts)),
         space=_try(lambda: file_systems.space_of(probe)),
         contents=contents,
     )
+
+
+def _refusal(probe: str, who: Reading[Identity]) -> Reading[str]:
+    return who if isinstance(who, Unknown) else _try(lambda: file_systems.may_write(probe, who))
 
 
 def _try(read: Any) -> Any:

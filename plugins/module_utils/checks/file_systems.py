@@ -147,6 +147,14 @@ def identity_of(user: str) -> Identity:
     return Identity(user, entry.pw_uid, tuple(groups))
 
 
+def user_exists(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
 def user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name

@@ -47,16 +47,19 @@ def _examine_one(instance: Mapping[str, Any], readings: Readings) -> tuple[dict[
             f"could not tell whether the memory suffices for {name}", str(error), severity=UNKNOWN
         )
         return {"unknown": str(error)}, [finding.as_dict()]
-    found = list(result["findings"])
+    # On a processor the plan is a rough guess, and nothing is compiled by nvcc: only its clear refusals are said.
+    on_card = result["capacity"]["platform"] != "cpu"
+    found = [one for one in result["findings"] if on_card or one["id"] == "memory.host_limit"]
     evidence = "; ".join(result["lines"])
     prediction = result["prediction"]
     if result["feasible"] is None:
         found.append(NOT_PREDICTED.found(f"the pool of {name} is not predicted", evidence).as_dict())
     elif result["fraction"] is None or (prediction is not None and not prediction["feasible"]):
         found.append(NO_POOL.found(f"{name} finds no memory for its pool", evidence).as_dict())
-    elif result["feasible"]:
+    else:
         found.append(NO_POOL.fine(f"the memory of {name} suffices", evidence).as_dict())
-    found += [DOUBTFUL.found(f"{name}: {text}", evidence).as_dict() for text in result["warnings"]]
+    if on_card:
+        found += [DOUBTFUL.found(f"{name}: {text}", evidence).as_dict() for text in result["warnings"]]
     said = {key: result[key] for key in ("fraction", "source", "lines")}
     said["kind"] = result["kind"]["kind"]
     said["max_total_num_tokens"] = (prediction or {}).get("max_total_num_tokens")

@@ -20,6 +20,8 @@ from .outcome import outcome_of
 from .preflight_kinds import HOST_NOT_READ, HOST_UNREACHABLE
 
 SCHEMA = 1
+# A finding and the hosts that have the very same.
+Group = tuple[Mapping[str, Any], list[str]]
 UNREACHABLE = "unreachable"
 
 HEADINGS = ("host", "outcome", "errors", "unknown", "warnings", "ignored", "ok", "seconds")
@@ -138,9 +140,9 @@ def lines(report: Mapping[str, Any]) -> list[str]:
     text = table(HEADINGS, [_row(host, entry) for host, entry in report["hosts"].items()])
     groups = _grouped(report)
     for severity in _ORDER:
-        for finding, hosts in groups:
-            if _severity(finding) == severity and not finding["ignored"]:
-                text += ["", *_finding_lines(finding, hosts)]
+        counting = [group for group in groups if _severity(group[0]) == severity and not group[0]["ignored"]]
+        for together in _by_reason(counting) if severity == UNKNOWN else [[group] for group in counting]:
+            text += ["", *_block(together)]
     ignored = [(finding, hosts) for finding, hosts in groups if finding["ignored"]]
     text += ["", "Ignored:"] if ignored else []
     for finding, hosts in ignored:
@@ -167,9 +169,9 @@ def _row(host: str, entry: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _grouped(report: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[str]]]:
+def _grouped(report: Mapping[str, Any]) -> list[Group]:
     """What is not ok, once for all hosts that have the very same."""
-    groups: dict[tuple[str, ...], tuple[Mapping[str, Any], list[str]]] = {}
+    groups: dict[tuple[str, ...], Group] = {}
     for host, entry in report["hosts"].items():
         for finding in entry["findings"]:
             if finding.get("severity") == OK:
@@ -180,6 +182,26 @@ def _grouped(report: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[st
             if host not in hosts:
                 hosts.append(host)
     return sorted(groups.values(), key=lambda group: str(group[0].get("id")))
+
+
+def _by_reason(groups: Sequence[Group]) -> list[list[Group]]:
+    """What could not be told for one and the same reason stands together: one driver that hangs is one block."""
+    blocks: dict[tuple[str, ...], list[Group]] = {}
+    for finding, hosts in groups:
+        key = (str(finding.get("evidence")), str(finding.get("instance")), str(finding["expired"]), *hosts)
+        blocks.setdefault(key, []).append((finding, hosts))
+    return list(blocks.values())
+
+
+def _block(groups: Sequence[Group]) -> list[str]:
+    """Findings that share hosts, evidence and fix."""
+    finding, hosts = groups[0]
+    if len(groups) == 1:
+        return _finding_lines(finding, hosts)
+    ids = ", ".join(dict.fromkeys(str(one["id"]) for one, _hosts in groups))
+    summaries = list(dict.fromkeys(str(one.get("summary")) for one, _hosts in groups))
+    joint = {**finding, "id": ids, "summary": "\n".join(summaries)}
+    return _finding_lines(joint, hosts)
 
 
 def _severity(finding: Mapping[str, Any]) -> str:

@@ -477,11 +477,17 @@ def test_a_walk_that_is_cut_short_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     assert not cache_readings.walk(directory, Identity("root", 0), set()).complete
 
 
-def test_reading_a_host_without_any_cache(tmp_path: Path) -> None:
-    instance = {"name": "main", "version": "0.5.23", "user": "nobody-of-this-name", "home": str(tmp_path)}
-    result = cache_readings.examine_caches({"instances": [instance]})
+@pytest.mark.parametrize(("there", "severity"), [(False, "ok"), (True, "unknown")])
+def test_reading_a_host_without_the_service_user(tmp_path: Path, there: bool, severity: str) -> None:
+    """The roles make the user and the caches. Caches without their user are somebody else's work."""
+    home = tmp_path / "home"
+    if there:
+        (home / "triton").mkdir(parents=True)
+    environment = {"TRITON_CACHE_DIR": str(home / "triton")}
+    instance = {"name": "main", "version": "0.5.23", "user": "nobody-of-this-name", "home": str(home)}
+    result = cache_readings.examine_caches({"instances": [{**instance, "environment": environment}]})
     severities = {finding["severity"] for finding in result["findings"] if finding["id"] == "cache.not_writable"}
-    assert severities == {"unknown"}
+    assert severities == {severity}
     assert result["readings"]["uses"][0]["instance"] == "main"
     assert cache_readings.examine_caches({})["readings"]["directories"] == []
 

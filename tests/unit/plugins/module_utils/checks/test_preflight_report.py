@@ -233,6 +233,17 @@ def test_the_worst_is_printed_first_and_what_is_ok_only_counted() -> None:
     assert "host.ok" not in "\n".join(text)
 
 
+def test_what_could_not_be_told_for_one_reason_stands_together() -> None:
+    why = "nvidia-smi did not end within 2 s"
+    names = ("driver.too_old", "cards.lost", "cards.mig")
+    findings = [finding("unknown", name, evidence=why, summary=f"could not tell: {name}") for name in names]
+    text = "\n".join(preflight_report.lines(made({"h1": looked_at(*findings), "h2": looked_at(*findings)})))
+    assert text.count(why) == 1
+    assert "unknown  h1, h2  cards.lost, cards.mig, driver.too_old" in text
+    assert "could not tell: cards.mig" in text
+    assert text.endswith("unknown: 0 errors, 6 unknown, 0 warnings on 2 hosts")
+
+
 def test_a_fix_of_several_lines_can_be_pasted() -> None:
     text = preflight_report.lines(made({"h1": looked_at(finding("error", fix='echo "a\\b"\nreboot'))}))
     assert '  fix:  echo "a\\b"' in text
