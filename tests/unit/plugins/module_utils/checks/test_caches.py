@@ -477,19 +477,23 @@ def test_a_walk_that_is_cut_short_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     assert not cache_readings.walk(directory, Identity("root", 0), set()).complete
 
 
-@pytest.mark.parametrize(("there", "severity"), [(False, "ok"), (True, "unknown")])
-def test_reading_a_host_without_the_service_user(tmp_path: Path, there: bool, severity: str) -> None:
-    """The roles make the user and the caches. Caches without their user are somebody else's work."""
-    home = tmp_path / "home"
-    if there:
-        (home / "triton").mkdir(parents=True)
-    environment = {"TRITON_CACHE_DIR": str(home / "triton")}
-    instance = {"name": "main", "version": "0.5.23", "user": "nobody-of-this-name", "home": str(home)}
-    result = cache_readings.examine_caches({"instances": [{**instance, "environment": environment}]})
+def test_reading_a_host_without_any_cache(tmp_path: Path) -> None:
+    instance = {"name": "main", "version": "0.5.23", "user": "nobody-of-this-name", "home": str(tmp_path)}
+    result = cache_readings.examine_caches({"instances": [instance]})
     severities = {finding["severity"] for finding in result["findings"] if finding["id"] == "cache.not_writable"}
-    assert severities == {severity}
+    assert severities == {"ok"}
     assert result["readings"]["uses"][0]["instance"] == "main"
     assert cache_readings.examine_caches({})["readings"]["directories"] == []
+
+
+@pytest.mark.parametrize(("there", "told"), [(False, True), (True, False)])
+def test_a_cache_without_the_service_user(tmp_path: Path, there: bool, told: bool) -> None:
+    """The roles make the user and the caches. What is there without its user is somebody else's work."""
+    path = tmp_path / "triton"
+    if there:
+        path.mkdir()
+    directory = cache_readings.Directory(str(path), ("triton",), ("main",), "nobody-of-this-name", True, True)
+    assert (cache_readings.read_directory(directory, (), set()).refusal == "") == told
 
 
 def test_mounts_as_proc_says_them() -> None:
