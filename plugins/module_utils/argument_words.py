@@ -38,7 +38,7 @@ def wrong_shape(flag: Flag, value: Any) -> str | None:
     """Why a value cannot be given to this kind of flag at all."""
     if not flag.takes_words:
         return None if isinstance(value, bool) else f"takes no value: give true or false, not {value!r}"
-    if flag.kind == "optional" and value is True:
+    if value is True and (flag.kind == "optional" or flag.nargs == "*"):
         return None
     if isinstance(value, bool):
         return f"takes a value, not {str(value).lower()}"

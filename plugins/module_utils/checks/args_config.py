@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..argument_words import taken_for_flag, word_of
+from ..argument_words import is_choice, taken_for_flag, word_of, wrong_word
 from ..finding import ERROR, WARNING, Finding
 from ..flag_table import YAML_BOOLEAN, YAML_REFUSED, flags_of
 from ..release_rows import release_key
@@ -158,9 +158,17 @@ def aliases(declared: Declared) -> Iterator[Finding]:
 
 @check(NULL)
 def null(declared: Declared) -> Iterator[Finding]:
+    table = declared.table
     for one in _keys(declared):
-        if one.value is None:
-            yield NULL.found(f"{one.named} is empty: it becomes the text None", f"{one.where}: {one.key}: null")
+        if one.value is not None:
+            continue
+        flag = table.flag(table.canonical(one.key))
+        is_text = flag is not None and not wrong_word(flag, "None", table.graph_keys) and is_choice(flag, "None")
+        yield NULL.found(
+            f"{one.named} is empty: it becomes the text None",
+            f"{one.where}: {one.key}: null",
+            severity=WARNING if is_text and flag is not None and flag.takes_words else ERROR,
+        )
 
 
 @check(VALUE)

@@ -170,10 +170,14 @@ def secrets_in_arguments(declared: Declared) -> Iterator[Finding]:
 def spelled_in_full(declared: Declared) -> Iterator[Finding]:
     for one in declared.given:
         # A configuration file has rules of its own for underscores and aliases; a command line may have aliases.
-        if one.where == CONFIG or (declared.strict and right_name(one.key, declared.table) in (*OWNED, "config")):
+        if one.where != ARGUMENTS and one.key in declared.table.spellings():
+            continue
+        if one.where == CONFIG and "_" in one.key:
+            continue
+        if declared.strict and right_name(one.key, declared.table) in (*OWNED, "config"):
             continue
         right = _other_spelling(one, declared.table)
-        if right and not (one.where == COMMAND_LINE and one.key in declared.table.spellings()):
+        if right:
             yield SPELLING.found(
                 f"{one.named}: write it '{right}' (the flag's full name, hyphens, no dashes in front)",
                 declared.evidence(f"{one.where}: {one.key}"),
@@ -296,16 +300,9 @@ def _quoted(names: list[str] | tuple[str, ...]) -> str:
 @check(SHAPE)
 def shaped(declared: Declared) -> Iterator[Finding]:
     for one, flag in declared.flags():
-        wrong = None if one.where == CONFIG else wrong_shape(flag, _as_given(one, flag))
+        wrong = None if one.where == CONFIG else wrong_shape(flag, one.value)
         if wrong:
             yield SHAPE.found(f"{one.named} {wrong}", declared.evidence(f"{one.where}: {one.key}: {one.value!r}"))
-
-
-def _as_given(one: Given, flag: Flag) -> object:
-    """On a command line an argument without a word is one without a value, which is right for a --no- form too."""
-    if one.where == COMMAND_LINE and one.value is True and flag.kind == "values" and flag.nargs == "*":
-        return []
-    return one.value
 
 
 def values_of(declared: Declared) -> Iterator[tuple[Given, Flag, str]]:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from ..environment_names import RETIRED as RETIRED_NAMES
 from ..environment_names import VARIABLES
 from ..finding import ERROR, WARNING, Finding
 from ..release_rows import release_key
@@ -211,9 +212,11 @@ def read_at_all(declared: Declared) -> Iterator[Finding]:
         if _is_read(name, declared) or _is_read(right, declared):
             continue
         seen = declared.evidence(f"environment: {name}={text}")
-        having = sorted((release for release in VARIABLES if right in VARIABLES[release]), key=release_key)
+        having = sorted(
+            (one for one in VARIABLES if right in VARIABLES[one] or right in RETIRED_NAMES[one]), key=release_key
+        )
         if having and release_key(having[-1]) < release_key(version):
-            said = f"environment {name} does nothing: SGLang {version} reads it no more ({having[-1]} did)"
+            said = f"environment {name} does nothing: SGLang {version} does not know it any more ({having[-1]} did)"
             yield REMOVED.found(said, seen)
             continue
         near = difflib.get_close_matches(right, declared.variables, 1, 0.8)
