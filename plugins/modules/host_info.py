@@ -28,11 +28,12 @@ extends_documentation_fragment:
 options:
   instances:
     description:
-      - The instances that are declared for the host. Those with the argument C(device) V(cpu) need no card and no driver.
+      - The instances that are declared for the host. Those with the argument C(device) V(cpu) need neither card nor
+        driver.
       - Of each the keys C(name), C(version), C(runtime) (V(native), V(docker) or V(podman)), C(arguments), C(port),
         C(cards), C(cards_shared), C(image), C(python) and C(nnodes) are read. Others are ignored.
-      - C(cuda) is the CUDA release of the image, where its tag does not tell. C(cuda_compat) says that the image carries
-        CUDA's compatibility library.
+      - C(cuda) is the CUDA release of the image, where its tag does not tell. C(cuda_compat) says that the image
+        carries CUDA's compatibility library.
     type: list
     elements: dict
     default: []
@@ -52,8 +53,8 @@ options:
     default: 15
   disk_image_gib:
     description:
-      - Space that must be free for each image in the storage of Docker or Podman, in GiB. Too little is a warning, as the
-        image may be there.
+      - Space that must be free for each image in the storage of Docker or Podman, in GiB. Too little is a warning, as
+        the image may be there.
       - The default is an estimate of an image packed and unpacked.
     type: float
     default: 45

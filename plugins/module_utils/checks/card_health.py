@@ -27,6 +27,16 @@ NOT_READ = Unknown("it was not read")
 _UNCORRECTED, _VOLATILE = 1, 0
 # nvmlGpuFabricState_t
 _FABRIC_STATES = {0: "N/A", 1: "Not Started", 2: "In Progress", 3: "Completed"}
+# nvmlDeviceGpuRecoveryAction_t
+_RECOVERY_ACTIONS = {
+    1: "GPU reset",
+    2: "node reboot",
+    3: "drain peer-to-peer",
+    4: "drain and reset",
+    5: "recovery of the IMEX domain",
+    6: "bus reset",
+    7: "system reboot",
+}
 
 
 @dataclass(frozen=True)
@@ -142,7 +152,18 @@ def _card(nvml: Any, index: int) -> CardHealth:
         mig_pending=ask("nvmlDeviceGetMigMode", lambda modes: bool(modes[1])),
         fabric_state=fabric,
         fabric_status=status,
+        recovery_action=_recovery(nvml, handle),
     )
+
+
+def _recovery(nvml: Any, handle: Any) -> str:
+    """What the driver says that the card needs; drivers before 570 do not."""
+    try:
+        value = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])[0]
+        action = int(value.value.uiVal) if int(value.nvmlReturn) == 0 else 0
+    except Exception:
+        return ""
+    return "" if action == 0 else _RECOVERY_ACTIONS.get(action, f"action {action}")
 
 
 def _fabric(nvml: Any, handle: Any, index: int) -> tuple[Said[str], str]:

@@ -88,9 +88,10 @@ def ports(readings: HostReadings) -> Iterable[Finding]:
         for use in wanted.ports:
             on_it = [held for held in scan.listeners if held.listener.port == use.port]
             meeting = conflicts([held.listener for held in on_it], wanted.host)
-            for held in on_it:
-                if held.listener in meeting:
-                    yield _taken(readings, wanted, use, held, scan.hidden)
+            # A process listens for IPv4 and IPv6 each: it is named once.
+            holders = {held.listener.pid or held.listener.inode: held for held in on_it if held.listener in meeting}
+            for held in holders.values():
+                yield _taken(readings, wanted, use, held, scan.hidden)
 
 
 def _taken(readings: HostReadings, wanted: Wanted, use: PortUse, held: Held, hidden: str) -> Finding:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from .. import gpu_readings, machine
+from .. import gpu_readings, host_memory_reader, machine, nvml_reader
 from ..cards import Card, parse_card
 from ..host_memory_reader import parse_meminfo
 from ..port_plan import PortUse, ports_used
@@ -211,8 +211,15 @@ def read_space(path: str) -> DiskSpace:
 
 
 def read_gpus() -> machine.Readings:
-    """The cards with their processes; ours are those in the slice of any instance."""
-    readings = gpu_readings.read()
+    """The cards with their processes; ours are those in the slice of any instance.
+
+    Where NVML answers, nvidia-smi is not asked: what it says more is not needed here, and it may hang.
+    """
+    try:
+        cards, driver, cuda = nvml_reader.read(nvml_reader.load())
+        readings = machine.Readings("nvml", cards, host_memory_reader.read(), driver, cuda)
+    except nvml_reader.NvmlUnavailable:
+        readings = gpu_readings.read()
     cards = tuple(
         replace(card, processes=tuple(replace(one, ours=in_our_slice(_group(one.pid))) for one in card.processes))
         for card in readings.cards

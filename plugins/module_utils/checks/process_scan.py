@@ -94,7 +94,7 @@ def scan(ports: Collection[int], now_s: float) -> ProcessScan:
 
 def _hidden(denied: int) -> str:
     if denied:
-        return f"{denied} processes of other users cannot be looked into: run as root"
+        return f"{denied} processes cannot be looked into" + ("" if os.geteuid() == 0 else ": run as root")
     if os.geteuid() != 0:
         return "only root sees all processes (hidepid), and this ran as another user"
     return ""

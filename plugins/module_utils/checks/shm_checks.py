@@ -87,13 +87,15 @@ def leaked(scan: ProcessScan) -> list[ShmFile]:
 def removal(files: Iterable[ShmFile]) -> str:
     """A line for a shell that looks again before it removes anything."""
     names = sorted(file.name for file in files)
-    look = 'grep -qsF -- "$f" /proc/[0-9]*/maps || ls -l /proc/[0-9]*/fd 2>/dev/null | grep -qF -- "$f" || rm -- "$f"'
+    look = f"used=$(grep -hsF {SHM}/ /proc/[0-9]*/maps; ls -l /proc/[0-9]*/fd 2>/dev/null | grep -F {SHM}/)"
+    remove = 'printf "%s\\n" "$used" | grep -qF -- "$f" || rm -- "$f"'
     if len(names) <= _NAMED:
-        return f"for f in {' '.join(shlex.quote(f'{SHM}/{name}') for name in names)}; do {look}; done"
+        paths = " ".join(shlex.quote(f"{SHM}/{name}") for name in names)
+        return f"{look}; for f in {paths}; do {remove}; done"
     families = {family.glob for family in map(family_of, names) if family is not None}
     chosen = " -o ".join(f"-name {shlex.quote(glob)}" for glob in sorted(families))
     old = f"-type f -mmin +{YOUNG_S / 60:.0f}"
-    return f"find {SHM} -maxdepth 1 {old} \\( {chosen} \\) | while read -r f; do {look}; done"
+    return f"{look}; find {SHM} -maxdepth 1 {old} \\( {chosen} \\) | while read -r f; do {remove}; done"
 
 
 @check(LEAKED)
