@@ -17,6 +17,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.serving.sglang.plugins.module_utils.checks import ignore_list, preflight_report
 from ansible_collections.serving.sglang.plugins.module_utils.checks.table import KINDS
+from ansible_collections.serving.sglang.plugins.module_utils.release_difference import plain_release
 
 display = Display()
 
@@ -64,7 +65,7 @@ class ActionModule(ActionBase):
             raise AnsibleError("\n- ".join(["The ignore list is refused.", *dict.fromkeys(problems)]))
         now = datetime.now(UTC)
         results = dict(zip(hosts, args["results"], strict=True))
-        report = preflight_report.make(results, ignores, now.date(), args["strict"], args["upgrade_to"].lstrip("v"))
+        report = preflight_report.make(results, ignores, now.date(), args["strict"], plain_release(args["upgrade_to"]))
         report["at"] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
         for line in ["", *preflight_report.lines(report), ""]:
             display.display(line)

@@ -13,9 +13,9 @@ from ..finding import Finding
 from .args_checks import check_instance
 
 
-def findings_of(instance: Mapping[str, Any], release: str) -> list[Finding]:
-    """The findings on an instance as the areas take it: on what is declared, and not on what is added to it."""
-    declared = {
+def declared_by(instance: Mapping[str, Any]) -> dict[str, Any]:
+    """What an instance, as the areas take it, declares itself: without what is added to it."""
+    return {
         "arguments": {key: value for key, value in instance["declared_arguments"].items() if key != "nnodes"},
         "environment": instance["declared_environment"],
         "port": instance.get("port"),
@@ -23,7 +23,10 @@ def findings_of(instance: Mapping[str, Any], release: str) -> list[Finding]:
         "served_model_name": instance.get("served_model_name"),
         **dict.fromkeys(instance.get("secrets") or (), True),
     }
-    return check_instance(declared, release)
+
+
+def findings_of(instance: Mapping[str, Any], release: str) -> list[Finding]:
+    return check_instance(declared_by(instance), release)
 
 
 def examine(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -109,10 +109,11 @@ def read_declaration(
             continue
         typed, wrong_here = _typed(given, instance_options(), validate)
         name = str(typed.get("name") or f"number {position + 1}")
+        declared_version = str(typed.get("version") or shared.get("version") or "")
         typed = {**typed, "version": upgrade_to} if upgrade_to else typed
         for text in wrong_here:
             read.add(REFUSED.found(text, f"sglang_server_instances, '{name}'"), name)
-        usable.append({"typed": typed, "name": name, "whole": not wrong_here})
+        usable.append({"typed": typed, "name": name, "whole": not wrong_here, "declared_version": declared_version})
     _resolve(read, usable, shared, host)
     return read
 
@@ -157,7 +158,8 @@ def _resolve(
             # Refused together with others: alone it may be fine.
             alone = _resolved([one["typed"]], shared, host)
             desired = alone.instances[0].desired if alone.instances else None
-        read.instances.append(_as_area(one["name"], one["typed"], shared, desired))
+        instance = _as_area(one["name"], one["typed"], shared, desired)
+        read.instances.append({**instance, "declared_version": one["declared_version"]})
     told = _told_elsewhere(read.instances)
     read.say(REFUSED, [text for text in outcome.problems if text not in told])
     read.say(DOUBTFUL, [text for text in outcome.warnings if text not in told])

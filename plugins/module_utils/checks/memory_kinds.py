@@ -76,8 +76,8 @@ MEMORY_KINDS = (
         "memory.host_limit",
         ERROR,
         "the host's memory does not suffice for a start",
-        "What a start pins (hierarchical cache, offloaded weights) and its processes need more than the host has or its "
-        "control group allows: the kernel kills the server.",
+        "What a start pins (hierarchical cache, offloaded weights) and its processes need more than the host has, or "
+        "its control group allows: the kernel kills the server.",
         "lower hicache-size or cpu-offload-gb, or raise memory_max of the instance",
         "measured on an H200; SGLang, memory_pool_host",
     ),

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .. import cuda_home, spec
-from . import declaration
+from .. import args_report, cuda_home, spec
+from ..release_difference import plain_release
+from . import args_area, declaration
 from .outcome import outcome_of
 from .preflight_kinds import NOT_LOOKED_AT
 from .reading import CouldNotTell, Reader, Unknown, gather
@@ -62,7 +63,7 @@ def look(
 
 def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict[str, Any]:
     """What the module preflight_info returns: its options as they were given, and how to bring values into types."""
-    release = str(params.get("upgrade_to") or "").lstrip("v")
+    release = plain_release(str(params.get("upgrade_to") or ""))
     name = str(params.get("host_name") or "")
     homes = _cuda_homes(params, release)
     host = spec.Host(name, str(params.get("address") or name), params.get("gpus") or [], homes)
@@ -79,7 +80,24 @@ def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict
         what = problem or f"{type(error).__name__}: {error}"
         read.add(declaration.REFUSED.found("the declarations could not be understood", what))
     area_params = {"instances": read.instances, "declaration_findings": read.findings, "newest": declaration.NEWEST}
-    return {**look(area_params), "upgrade": {}}
+    return {**look(area_params), "upgrade": upgrades(read.instances, release) if release else {}}
+
+
+def upgrades(instances: Sequence[Mapping[str, Any]], release: str) -> dict[str, Any]:
+    """What the release changes for the arguments in use, by instance."""
+    found: dict[str, Any] = {}
+    for instance in instances:
+        before = str(instance["declared_version"])
+        said: dict[str, Any] = {"from": before or "no declared release", "to": release, "changes": []}
+        try:
+            if not before:
+                raise ValueError("no release is declared")
+            change = args_report.upgrade(args_area.declared_by(instance), plain_release(before), release)
+            said.update({key: change[key] for key in ("from", "to", "assumed", "changes", "lines")})
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
+            said["lines"] = [f"could not be compared: {error}"]
+        found[str(instance["name"])] = said
+    return found
 
 
 def _cuda_homes(params: Mapping[str, Any], release: str) -> dict[str, str]:

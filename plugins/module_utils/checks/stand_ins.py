@@ -15,7 +15,10 @@ from collections.abc import Mapping
 from typing import Any
 
 _SECRET_NAME = re.compile(
-    r"(?:^|[_-])(?<!per[_-])(?<!first[_-])(?:token|api[_-]key|secret|secret[_-](?:access[_-])?key|passw(?:or)?d|authorization)$", re.IGNORECASE
+    # bucket-time-to-first-token and kt-max-deferred-experts-per-token are none.
+    r"(?:^|[_-])(?<!per[_-])(?<!first[_-])"
+    r"(?:token|api[_-]key|secret|secret[_-](?:access[_-])?key|passw(?:or)?d|authorization)$",
+    re.IGNORECASE,
 )
 # A shorter secret is part of many words that have nothing to do with it.
 _LEAST_PART = 6
