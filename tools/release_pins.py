@@ -52,7 +52,7 @@ def ask_pip(requirement: str, python: str) -> dict[str, Any] | None:
     command += ["--use-feature", "fast-deps", "--report", "-", requirement]
     for lower in ("manylinux_2_28_x86_64", "manylinux2014_x86_64"):
         command += ["--platform", lower]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         if "No matching distribution" in done.stderr:
             return None

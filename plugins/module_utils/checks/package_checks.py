@@ -93,6 +93,9 @@ def pinned_versions(readings: Toolchain) -> Iterator[Finding]:
         yield kinds.PINS.fine(not_installed(readings))
         return
     interpreter, pins = known(readings.interpreter), readings.pins
+    if not interpreter.packages.get("sglang") and "sglang" not in interpreter.unreadable:
+        yield kinds.PINS.fine(f"not asked: SGLang is not installed ({kinds.SGLANG_VERSION.id})", interpreter.prefix)
+        return
     for name, problem in interpreter.unreadable.items():
         summary = f"could not tell the version of {name}"
         yield kinds.PINS.found(summary, problem, f"install {name} again in {interpreter.prefix}", UNKNOWN)
@@ -112,7 +115,7 @@ def pinned_versions(readings: Toolchain) -> Iterator[Finding]:
             install = " ".join(f"'{name}{wanted}'" for name, _installed, wanted in rows)
             yield kinds.PINS.found(
                 f"not as SGLang {pins.taken_from} names it: {', '.join(said)}",
-                f"{interpreter.prefix}, against the metadata of the wheel of SGLang {pins.taken_from}: {', '.join(said)}",
+                f"packages of {interpreter.prefix} against the metadata of the wheel of SGLang {pins.taken_from}",
                 f"{readings.python} -m pip install {install}",
                 severity,
             )

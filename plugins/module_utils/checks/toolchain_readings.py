@@ -17,11 +17,11 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from .. import nvml_reader, spec
 from ..pinned_packages import ReleasePins, normal_name, pins_for
+from . import toolchain_probe
 from .check import run_checks
 from .cuda_roots import CudaRoot, candidates, read_roots
 from .cuda_wheels import CudaWheels, find_cuda_wheels, header_release
@@ -210,7 +210,7 @@ def read_toolchain(
     unasked = Unknown("not asked: the server runs on the CPU")
     second = gather(_second(first, given)) if cuda else dict.fromkeys(("links", "headers", "wheels"), unasked)
     return Toolchain(
-        instances=tuple(instances),
+        instances=tuple(name for name in instances if name),
         python=python,
         stand_in=stand_in,
         device=device,
@@ -320,12 +320,12 @@ def read_interpreter(python: str, environment: Mapping[str, str], cuda: bool) ->
 
 
 def probe_text() -> str:
-    """The text of toolchain_probe.py, also where the modules of the collection come in an archive."""
-    name = f"{__package__}.toolchain_probe"
-    found = find_spec(name)
-    text = getattr(found.loader, "get_source", lambda _name: None)(name) if found else None
+    """The text of toolchain_probe.py. Its loader is asked: the files of a module come to the host in an archive."""
+    # It is imported although only its text is wanted: what is not imported is not sent to the host.
+    loader: Any = toolchain_probe.__spec__.loader if toolchain_probe.__spec__ else None
+    text = loader.get_source(toolchain_probe.__name__) if hasattr(loader, "get_source") else None
     if not text:
-        raise CouldNotTell(f"the text of {name} cannot be read")
+        raise CouldNotTell("the text of toolchain_probe.py cannot be read")
     return str(text)
 
 
