@@ -2,26 +2,27 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the module args_check returns, and the part of a preflight that looks at arguments. Pure: nothing is read."""
+"""What the module args_check returns: findings, and what another release changes. Pure: nothing is read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from .checks.args_checks import check_instance
-from .checks.args_declared import declared
+from .checks.args_declared import declared, is_secret_variable
+from .checks.args_flags import SECRET_ARGUMENTS, right_name
 from .checks.check import as_dicts, worst
 from .finding import OK, Finding
 from .flag_table import flags_of
-from .release_difference import counts, difference, for_arguments, plain_release, table_rows
+from .release_difference import counts, difference, for_arguments, lines, plain_release, table_rows
 
 
 def report(params: Mapping[str, Any]) -> dict[str, Any]:
     """Findings for one declared server, and what an upgrade changes for it."""
     release = plain_release(str(params["version"]))
-    found = check_instance(params, release)
+    instance = {**params, **dict.fromkeys(params.get("keys") or (), True)}
+    found = check_instance(instance, release)
     table = flags_of(release)
     target = params.get("upgrade_to")
     return {
@@ -31,13 +32,13 @@ def report(params: Mapping[str, Any]) -> dict[str, Any]:
         "findings": as_dicts(finding for finding in found if finding.severity != OK),
         "checked": sorted({finding.id for finding in found}),
         "outcome": worst(found),
-        "difference": _whole_upgrade(params, release, plain_release(str(target))) if target else None,
+        "difference": _whole_upgrade(instance, release, plain_release(str(target))) if target else None,
     }
 
 
-def _whole_upgrade(params: Mapping[str, Any], release: str, target: str) -> dict[str, Any]:
+def _whole_upgrade(instance: Mapping[str, Any], release: str, target: str) -> dict[str, Any]:
     changes = [change.as_dict() for change in difference(release, target).changes]
-    return {**upgrade(params, release, target), "all": changes}
+    return {**upgrade(instance, release, target), "all": changes}
 
 
 def upgrade(instance: Mapping[str, Any], release: str, target: str) -> dict[str, Any]:
@@ -48,7 +49,8 @@ def upgrade(instance: Mapping[str, Any], release: str, target: str) -> dict[str,
         "from": release,
         "to": target,
         "assumed": list(found.assumed),
-        "for_arguments": [effect.as_dict() for effect in effects],
+        "changes": [effect.as_dict() for effect in effects],
+        "lines": lines(found, effects),
         "table": table_rows(effects),
         "counts": counts(found),
         "new_findings": as_dicts(new_findings(instance, release, target)),
@@ -62,29 +64,11 @@ def new_findings(instance: Mapping[str, Any], release: str, target: str) -> list
     return [finding for finding in after if (finding.id, finding.severity) not in before]
 
 
-def examine(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a preflight: every declared instance against its release, and the upgrade that is asked for."""
-    findings: list[Finding] = []
-    readings = []
-    instances: Sequence[Mapping[str, Any]] = params.get("instances") or ()
-    target = params.get("upgrade_to")
-    for instance in instances:
-        name = str(instance.get("name") or "unnamed")
-        version = instance.get("version")
-        if not version:
-            readings.append({"instance": name, "unknown": "no version is declared"})
-            continue
-        release = plain_release(str(version))
-        table = flags_of(release)
-        checked = check_instance(instance, release)
-        findings += [replace(one, evidence=_with_instance(name, one.evidence)) for one in checked]
-        reading: dict[str, Any] = {"instance": name, "version": release, "data_of": table.version}
-        reading["assumed"] = table.assumed
-        if target:
-            reading["upgrade"] = upgrade(instance, release, plain_release(str(target)))
-        readings.append(reading)
-    return {"readings": {"instances": readings}, "findings": as_dicts(findings)}
-
-
-def _with_instance(name: str, evidence: str) -> str:
-    return f"instance {name}: {evidence}" if evidence else f"instance {name}"
+def secrets_of(params: Mapping[str, Any]) -> set[str]:
+    """The secrets among the options, which no result may show."""
+    release = plain_release(str(params["version"]))
+    given = declared(params, release).given
+    table = flags_of(release)
+    keys = {one.value for one in given if right_name(one.key, table) in SECRET_ARGUMENTS and isinstance(one.value, str)}
+    variables = params.get("environment") or {}
+    return {*keys, *(str(value) for name, value in variables.items() if value and is_secret_variable(str(name)))}

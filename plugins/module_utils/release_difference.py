@@ -195,7 +195,7 @@ def for_arguments(
         in_use = arguments if change.what == FLAG else environment
         is_set = in_use.get(change.name) is not None and in_use.get(change.name) != []
         if change.what == VARIABLE:
-            effect = _effect_on_variable(change, is_set, environment.get(change.name), table.version)
+            effect = _effect_on_variable(change, is_set, table.version)
         else:
             flag = table.flag(change.name)
             effect = _effect_on_flag(change, flag, is_set, arguments.get(change.name), table.graph_keys)
@@ -215,7 +215,7 @@ def _effect_on_flag(
 
     if change.change == DEFAULT:
         if is_set:
-            return effect(INFO, f"its default changes, which does not matter: it is set to {value!r}")
+            return effect(INFO, "its default changes, which does not matter: it is set")
         return effect(WARNING, f"it is not set: {_shown(change.before)} becomes {_shown(change.after)}")
     if not is_set:
         return None
@@ -239,7 +239,7 @@ def _effect_on_flag(
     return effect(INFO, "the value that is set still fits")
 
 
-def _effect_on_variable(change: Change, is_set: bool, value: Any, version: str) -> Effect | None:
+def _effect_on_variable(change: Change, is_set: bool, version: str) -> Effect | None:
     said = "set" if is_set else "default"
     if change.change == DEFAULT and not is_set:
         text = f"it is not set: {_shown(change.before)} becomes {_shown(change.after)}"
@@ -252,8 +252,8 @@ def _effect_on_variable(change: Change, is_set: bool, value: Any, version: str) 
     if change.change == NO_LONGER_RETIRED and change.name not in VARIABLES[version]:
         return Effect(change, said, WARNING, "it does nothing, and SGLang does not even warn of it any more: remove it")
     if change.change == TYPE:
-        return Effect(change, said, WARNING, f"it is set to {value!r}: see that this is a {change.after}")
-    return Effect(change, said, INFO, f"{change.change}: it is set to {value!r}")
+        return Effect(change, said, WARNING, f"it is set: see that its value is a {change.after}")
+    return Effect(change, said, INFO, f"{change.change}; it is set")
 
 
 def _shown(value: Any) -> str:
@@ -274,6 +274,7 @@ def counts(found: Difference) -> dict[str, int]:
     return dict(sorted(result.items()))
 
 
+_WITH_VALUES = (DEFAULT, CHOICES, KIND, TYPE, ALIASES)
 COLUMNS = ("severity", "name", "change", "before", "after", "in_use", "text")
 
 
@@ -287,6 +288,23 @@ def table_rows(effects: Iterable[Effect]) -> list[dict[str, str]]:
         cells = (effect.severity, name, change.change, before, after, effect.in_use, effect.text)
         rows.append(dict(zip(COLUMNS, cells)))
     return rows
+
+
+def lines(found: Difference, effects: Iterable[Effect]) -> list[str]:
+    """The effects as lines for people, and what else differs in a word."""
+    text = []
+    shown = list(effects)
+    for row in table_rows(shown):
+        becomes = (
+            f" ({row['before'] or 'nothing'} -> {row['after'] or 'nothing'})" if row["change"] in _WITH_VALUES else ""
+        )
+        text.append(f"{row['severity']:<7} {row['name']}: {row['change']}{becomes}: {row['text']}")
+    others = len(found.changes) - len(shown)
+    if others:
+        text.append(f"{others} other changes do not meet what is declared")
+    if found.assumed:
+        text.append(f"assumed, for want of data: {'; '.join(found.assumed)}")
+    return text
 
 
 def _cells(change: Change) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ..argument_words import is_choice, taken_for_flag, word_of, wrong_word
 from ..finding import ERROR, WARNING, Finding
 from ..flag_table import YAML_BOOLEAN, YAML_REFUSED, flags_of
+from ..redaction import redact
 from ..release_rows import release_key
 from ..server_flags import FLAGS
 from .args_declared import CONFIG, Declared, Given
@@ -86,14 +87,18 @@ def named_with_equals(declared: Declared) -> Iterator[Finding]:
             yield EQUALS.found(f"'{word}' is overlooked by SGLang without a word", word, f"--config {file}")
 
 
+def _line(declared: Declared) -> str:
+    return " ".join(redact(list(declared.words)))
+
+
 @check(NAME)
 def named_right(declared: Declared) -> Iterator[Finding]:
     places = [place for place, word in enumerate(declared.words) if word == "--config"]
     if len(places) > 1:
-        yield NAME.found("--config is given more than once", " ".join(declared.words))
+        yield NAME.found("--config is given more than once", _line(declared))
     for place in places[:1]:
         if place + 1 == len(declared.words):
-            yield NAME.found("no file is named after --config", " ".join(declared.words))
+            yield NAME.found("no file is named after --config", _line(declared))
         elif not declared.words[place + 1].lower().endswith((".yaml", ".yml")):
             file = declared.words[place + 1]
             yield NAME.found(f"the configuration file '{file}' ends neither in .yaml nor in .yml", f"--config {file}")
@@ -134,7 +139,7 @@ def refused(declared: Declared) -> Iterator[Finding]:
         also = f"; SGLang {before} still takes it" if before else ""
         yield REFUSED.found(
             f"{one.named} may not stand there with SGLang {declared.table.version}{also}",
-            declared.evidence(f"{one.where}: {one.key}: {one.value!r}"),
+            declared.evidence(one.seen),
             f"--{one.key}" if one.value is not False else f"--no-{one.key}",
             severity=WARNING if declared.table.assumed else ERROR,
         )
@@ -151,7 +156,7 @@ def aliases(declared: Declared) -> Iterator[Finding]:
         if table.in_yaml(one.key) == "value":
             yield ALIAS.found(
                 f"{one.named}: write it '{name}': the reader does not know that it takes no value",
-                declared.evidence(f"{one.where}: {one.key}: {one.value!r}"),
+                declared.evidence(one.seen),
                 f"{name}: {word_of(one.value)}",
             )
 
@@ -181,7 +186,7 @@ def carried(declared: Declared) -> Iterator[Finding]:
             continue
         wrong = _wrong_value(table.in_yaml(one.key) == YAML_BOOLEAN, table.kinds[name], one)
         if wrong:
-            yield VALUE.found(f"{one.named}: {wrong}", declared.evidence(f"{one.where}: {one.key}: {one.value!r}"))
+            yield VALUE.found(f"{one.named}: {wrong}", declared.evidence(one.seen))
 
 
 def _wrong_value(boolean: bool, kind: str, one: Given) -> str | None:

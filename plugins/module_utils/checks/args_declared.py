@@ -6,17 +6,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..environment_names import RETIRED, VARIABLES
 from ..flag_table import Flag, FlagTable, flags_of
+from ..redaction import MASK, redact
 from ..releases import Release, release_for
 
 ARGUMENTS = "arguments"
 CONFIG = "configuration file"
 COMMAND_LINE = "command line"
+_SECRET = re.compile(r"(?:^|_)(?:TOKEN|API_KEY|SECRET|SECRET_KEY|(?:SECRET_)?ACCESS_KEY(?:_ID)?|PASSWORD|PASSWD)$")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,11 @@ class Given:
     @property
     def named(self) -> str:
         return f"argument '{self.key}'" + ("" if self.where == ARGUMENTS else f" of the {self.where}")
+
+    @property
+    def seen(self) -> str:
+        """Where it stands, with its value where that is no secret."""
+        return f"{self.where}: {self.key}: {redact({self.key: self.value})[self.key]!r}"
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,6 @@ class Declared:
     served_name: str = ""
     nnodes: int = 1
     words: tuple[str, ...] = ()
-    strict: bool = True
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def flags(self) -> Iterator[tuple[Given, Flag]]:
@@ -93,6 +100,16 @@ class Declared:
         if self.table.assumed:
             by += f", assumed for {self.release}: there is no data for that release"
         return f"{text} ({by})"
+
+
+def is_secret_variable(name: str) -> bool:
+    """Whether the name of a variable says that its value is a secret."""
+    return bool(_SECRET.search(name))
+
+
+def shown_variable(name: str, text: str) -> str:
+    """A variable as it is set; a secret is not shown."""
+    return f"environment: {name}={MASK if is_secret_variable(name) else text}"
 
 
 def variable_text(value: Any) -> str:

@@ -131,8 +131,6 @@ def right_name(key: str, table: FlagTable) -> str:
 
 @check(OWNED_ELSEWHERE)
 def owned_elsewhere(declared: Declared) -> Iterator[Finding]:
-    if not declared.strict:
-        return
     for one in declared.given:
         right = right_name(one.key, declared.table)
         if one.where != ARGUMENTS:
@@ -156,7 +154,7 @@ def owned_elsewhere(declared: Declared) -> Iterator[Finding]:
 def secrets_in_arguments(declared: Declared) -> Iterator[Finding]:
     for one in declared.given:
         right = right_name(one.key.partition("=")[0], declared.table)
-        if one.where == CONFIG or right not in SECRET_ARGUMENTS or (declared.strict and right in OWNED):
+        if one.where == CONFIG or right not in SECRET_ARGUMENTS or (one.where == ARGUMENTS and right in OWNED):
             continue
         yield SECRET.found(
             f"{one.named} is a secret and would stand on the command line, in the unit and in the desired-state file, "
@@ -174,7 +172,7 @@ def spelled_in_full(declared: Declared) -> Iterator[Finding]:
             continue
         if one.where == CONFIG and "_" in one.key:
             continue
-        if declared.strict and right_name(one.key, declared.table) in (*OWNED, "config"):
+        if one.where == ARGUMENTS and right_name(one.key, declared.table) in (*OWNED, "config"):
             continue
         right = _other_spelling(one, declared.table)
         if right:
@@ -302,7 +300,7 @@ def shaped(declared: Declared) -> Iterator[Finding]:
     for one, flag in declared.flags():
         wrong = None if one.where == CONFIG else wrong_shape(flag, one.value)
         if wrong:
-            yield SHAPE.found(f"{one.named} {wrong}", declared.evidence(f"{one.where}: {one.key}: {one.value!r}"))
+            yield SHAPE.found(f"{one.named} {wrong}", declared.evidence(one.seen))
 
 
 def values_of(declared: Declared) -> Iterator[tuple[Given, Flag, str]]:
@@ -322,7 +320,7 @@ def typed(declared: Declared) -> Iterator[Finding]:
     for one, flag, word in values_of(declared):
         wrong = wrong_word(flag, word, declared.table.graph_keys)
         if wrong:
-            yield TYPE.found(f"{one.named}: {wrong}", declared.evidence(f"{one.where}: {one.key}: {one.value!r}"))
+            yield TYPE.found(f"{one.named}: {wrong}", declared.evidence(one.seen))
 
 
 @check(CHOICE)
@@ -343,7 +341,7 @@ def chosen(declared: Declared) -> Iterator[Finding]:
             why = "; another release may have it"
         yield CHOICE.found(
             f"{one.named}: {word!r} is not one of its choices ({shown}){why}",
-            declared.evidence(f"{one.where}: {one.key}: {one.value!r}"),
+            declared.evidence(one.seen),
             f"{flag.name}: {near[0]}" if near else f"{flag.name}: one of {', '.join(choices)}",
             severity=WARNING if flag.open_choices or table.assumed else ERROR,
         )
@@ -368,7 +366,7 @@ def deprecated(declared: Declared) -> Iterator[Finding]:
             text += f": use {flag.deprecated}"
         if flag.removed_after:
             text += f"; it is announced to be removed after {flag.removed_after}"
-        yield DEPRECATED.found(text, declared.evidence(f"{one.where}: {one.key}: {one.value!r}"), flag.deprecated or "")
+        yield DEPRECATED.found(text, declared.evidence(one.seen), flag.deprecated or "")
 
 
 CHECKS = (

@@ -15,7 +15,7 @@ from ..environment_names import RETIRED as RETIRED_NAMES
 from ..environment_names import VARIABLES
 from ..finding import ERROR, WARNING, Finding
 from ..release_rows import release_key
-from .args_declared import Declared, variable_text
+from .args_declared import Declared, shown_variable, variable_text
 from .check import Kind, check
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -145,8 +145,6 @@ def named(declared: Declared) -> Iterator[Finding]:
 
 @check(OWNED)
 def owned(declared: Declared) -> Iterator[Finding]:
-    if not declared.strict:
-        return
     elsewhere = {
         "CUDA_VISIBLE_DEVICES": "cards",
         "HOME": "nothing: it is the instance's own directory",
@@ -211,7 +209,7 @@ def read_at_all(declared: Declared) -> Iterator[Finding]:
             continue
         if _is_read(name, declared) or _is_read(right, declared):
             continue
-        seen = declared.evidence(f"environment: {name}={text}")
+        seen = declared.evidence(shown_variable(name, text))
         having = sorted(
             (one for one in VARIABLES if right in VARIABLES[one] or right in RETIRED_NAMES[one]), key=release_key
         )
@@ -236,7 +234,7 @@ def retired(declared: Declared) -> Iterator[Finding]:
         if said is not None:
             yield RETIRED.found(
                 f"environment {name} is retired and does nothing" + (f": {said}" if said else ""),
-                declared.evidence(f"environment: {name}={text}"),
+                declared.evidence(shown_variable(name, text)),
             )
 
 
@@ -247,7 +245,7 @@ def former_name(declared: Declared) -> Iterator[Finding]:
         if name in formers:
             yield FORMER.found(
                 f"environment {name} is the former name of {formers[name]}",
-                declared.evidence(f"environment: {name}={text}"),
+                declared.evidence(shown_variable(name, text)),
                 f"{formers[name]}={text}",
             )
 
@@ -266,7 +264,7 @@ def old_prefix(declared: Declared) -> Iterator[Finding]:
         also = "" if other in (None, text) else f"; it overrides {right}={other}, which is set too"
         yield PREFIX.found(
             f"environment {name} has the old prefix: SGLang copies it to {right} and warns{also}",
-            declared.evidence(f"environment: {name}={text}"),
+            declared.evidence(shown_variable(name, text)),
             f"{right}={text}",
         )
 
@@ -283,7 +281,7 @@ def readable(declared: Declared) -> Iterator[Finding]:
         default = row.get("default")
         yield VALUE.found(
             f"environment {name}: {text!r} is not {expected}; SGLang takes its default instead ({default})",
-            declared.evidence(f"environment: {name}={text}"),
+            declared.evidence(shown_variable(name, text)),
         )
 
 
@@ -311,7 +309,7 @@ def true_everywhere(declared: Declared) -> Iterator[Finding]:
         number = "0" if text.lower() in _FALSE else "1"
         yield BOOLEAN.found(
             f"environment {name}: {text!r} is taken for false where SGLang reads the variable directly",
-            declared.evidence(f"environment: {name}={text}"),
+            declared.evidence(shown_variable(name, text)),
             f"{name}={number}",
         )
 
