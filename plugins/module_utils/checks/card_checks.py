@@ -13,9 +13,10 @@ from .card_health import CardHealth, ListedCard
 from .check import Kind, check
 from .driver_checks import loaded_version, not_wanted, wants_cuda
 from .driver_readings import pci_cards
-from .host_readings import HostReadings, Wanted
-from .kernel_log import NOTE, REBOOT, SERIOUS, KernelLog, Xid, same_bus, together
+from .host_readings import HostReadings
+from .kernel_log import NOTE, REBOOT, RESET_LATER, SERIOUS, KernelLog, Xid, same_bus, together
 from .reading import CouldNotTell, Unknown, known
+from .wanted import Wanted
 
 # After so long a serious line of the kernel is history, as long as the card answers well now.
 RECENT_S = 24 * 3600.0
@@ -341,7 +342,7 @@ def _xid_finding(readings: HostReadings, name: str, bus: str, events: list[Xid])
         severity = WARNING if history else ERROR
     index = str(card.index) if card else "CARD"
     fix = "see the server's log of that time; a card that meets it with other programs too wants a look"
-    if meaning.action in SERIOUS:
+    if meaning.action in (RESET_LATER, *SERIOUS):
         fix = f"drain the host, then: nvidia-smi --gpu-reset -i {index}; if it comes again, have the card looked at"
     if newest.switch:
         fix = "drain the host and reboot it; if it comes again, have the board looked at"

@@ -7,17 +7,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..finding import ERROR, UNKNOWN, WARNING, Finding
 from ..port_plan import PortUse
 from ..ports import conflicts
-from . import card_checks, driver_checks, memory_checks, shm_checks
+from . import card_checks, driver_checks, fabric_checks, memory_checks, shm_checks
 from .check import Kind, check
-from .host_readings import CONTAINERS, GIB, DiskNeed, DiskSpace, HostReadings, Wanted
+from .host_readings import DiskSpace, HostReadings
 from .process_scan import Held
 from .reading import Reading, Unknown, known
 from .service_readings import CLOCK_SERVICES, Service
+from .wanted import CONTAINERS, GIB, DiskNeed, Wanted
 
 # So many files of a server with a thousand connections, its ranks and its shards are open at once.
 LEAST_FILES = 65536
@@ -89,7 +90,7 @@ def ports(readings: HostReadings) -> Iterable[Finding]:
             on_it = [held for held in scan.listeners if held.listener.port == use.port]
             meeting = conflicts([held.listener for held in on_it], wanted.host)
             # A process listens for IPv4 and IPv6 each: it is named once.
-            holders = {held.listener.pid or held.listener.inode: held for held in on_it if held.listener in meeting}
+            holders = {held.listener.pid: held for held in on_it if held.listener in meeting}
             for held in holders.values():
                 yield _taken(readings, wanted, use, held, scan.hidden)
 
@@ -134,7 +135,9 @@ def limits(readings: HostReadings) -> Iterable[Finding]:
             if engine is None or not engine.exists:
                 yield _limits_unknown(wanted, "containerd.service, which containers descend from, is not there")
             else:
-                yield from _limits_of(readings, f"the container of instance '{wanted.name}'", engine, declared=True)
+                of_container = _with_docker_limits(engine, known(readings.docker_limits))
+                who = f"the container of instance '{wanted.name}'"
+                yield from _limits_of(readings, who, of_container, declared=True)
         elif unit is not None and unit.exists:
             yield from _limits_of(readings, f"instance '{wanted.name}'", unit, declared=True)
         else:
@@ -142,6 +145,16 @@ def limits(readings: HostReadings) -> Iterable[Finding]:
                 f"instance '{wanted.name}' has no unit yet",
                 "the unit that the role sglang_server writes sets LimitNOFILE=1048576 and LimitMEMLOCK=infinity",
             )
+
+
+def _with_docker_limits(engine: Service, limits: Mapping[str, int]) -> Service:
+    """The limits of containerd, but for those that Docker's configuration sets."""
+    given = {
+        f"{name}Soft": "infinity" if limits[key] < 0 else str(limits[key])
+        for name, key in (("LimitNOFILE", "nofile"), ("LimitMEMLOCK", "memlock"))
+        if key in limits
+    }
+    return Service(engine.name, {**engine.values, **given})
 
 
 def _limits_unknown(wanted: Wanted, reason: str) -> Finding:
@@ -245,6 +258,7 @@ def clock_synchronised(readings: HostReadings) -> Iterable[Finding]:
 CHECKS = (
     declarations,
     *driver_checks.CHECKS,
+    *fabric_checks.CHECKS,
     *card_checks.CHECKS,
     ports,
     *memory_checks.CHECKS,

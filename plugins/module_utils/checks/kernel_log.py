@@ -19,6 +19,7 @@ _LINES = 20000
 # What to do about an Xid.
 NOTE = "note"  # a program ended: says nothing about the card
 PROGRAM = "program"  # as a rule a program's fault
+RESET_LATER = "reset_later"  # the card goes on working and wants a reset some time
 RESET = "reset"  # the card wants a reset
 REBOOT = "reboot"  # the host wants a reboot, or the card a hand
 SERIOUS = (RESET, REBOOT)
@@ -40,13 +41,13 @@ MEANINGS: dict[int, Meaning] = {
     48: Meaning("a double-bit ECC error: contents of the card's memory are lost", RESET),
     61: Meaning("the card's microcontroller met a breakpoint", RESET),
     62: Meaning("the card's microcontroller halted", RESET),
-    63: Meaning("a faulty row or page was put on the list; it is replaced at the next reset", RESET),
+    63: Meaning("a faulty row or page was put on the list; it is replaced at the next reset", RESET_LATER),
     64: Meaning("a faulty row or page could not be replaced: there is no spare left or the record failed", REBOOT),
     69: Meaning("a program used the graphics engine wrongly", PROGRAM),
     74: Meaning("an error on NVLink, or of the switch at its other end", RESET),
     79: Meaning("the card has fallen off the bus", REBOOT),
     92: Meaning("many corrected single-bit ECC errors: the memory wears out", PROGRAM),
-    94: Meaning("an uncorrectable ECC error, contained: the program that met it had to end", RESET),
+    94: Meaning("an uncorrectable ECC error, contained: the program that met it had to end", RESET_LATER),
     95: Meaning("an uncorrectable ECC error, not contained: every program on the card is affected", RESET),
     109: Meaning("the card did not switch between programs in time", RESET),
     110: Meaning("a security fault of the card", RESET),

@@ -14,9 +14,10 @@ from ..finding import ERROR, UNKNOWN, WARNING, Finding
 from ..machine import Host
 from . import driver_checks
 from .check import Kind, check
-from .host_readings import GIB, HostMemory, HostReadings
+from .host_readings import HostMemory, HostReadings
 from .memory_kinds import MEMORY_KINDS
 from .reading import CouldNotTell, Unknown, known
+from .wanted import GIB
 
 UNUSUAL_SHARE = 0.25
 # Names that a guard sees: the main process, the scheduler and the detokenizer of a server.

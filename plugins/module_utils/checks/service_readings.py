@@ -177,7 +177,9 @@ def read_earlyoom() -> str:
     """The arguments of earlyoom; empty when its file names none."""
     text = read_first(EARLYOOM_DEFAULTS) or ""
     found = re.findall(r"^\s*EARLYOOM_ARGS=(.*)$", text, re.MULTILINE)
-    return found[-1].strip().strip("\"'") if found else ""
+    said = found[-1].strip() if found else ""
+    # Only the quotes around the whole: those of a pattern belong to it.
+    return said[1:-1] if len(said) > 1 and said[0] == said[-1] and said[0] in "\"'" else said
 
 
 def read_upgrades(family: str) -> Upgrades:

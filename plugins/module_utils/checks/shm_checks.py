@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from ..finding import ERROR, WARNING, Finding
 from .check import Kind, check
-from .host_readings import CONTAINERS, GIB, HostReadings
+from .host_readings import HostReadings
 from .process_scan import SHM, ProcessScan, ShmFile
 from .reading import CouldNotTell, known
+from .wanted import CONTAINERS, GIB
 
 # Between the making of a segment and its first use it belongs to nobody, for a moment.
 YOUNG_S = 600.0

@@ -26,12 +26,9 @@ from ansible_collections.serving.sglang.plugins.module_utils.checks.driver_readi
     PciDevice,
 )
 from ansible_collections.serving.sglang.plugins.module_utils.checks.host_readings import (
-    GIB,
-    DiskNeed,
     DiskSpace,
     HostMemory,
     HostReadings,
-    read_wanted,
 )
 from ansible_collections.serving.sglang.plugins.module_utils.checks.kernel_log import KernelLog, parse_kernel_log
 from ansible_collections.serving.sglang.plugins.module_utils.checks.process_scan import Held, ProcessScan, ShmFile
@@ -42,6 +39,7 @@ from ansible_collections.serving.sglang.plugins.module_utils.checks.service_read
     Service,
     Upgrades,
 )
+from ansible_collections.serving.sglang.plugins.module_utils.checks.wanted import GIB, DiskNeed, read_wanted
 from ansible_collections.serving.sglang.plugins.module_utils.finding import ERROR, OK, UNKNOWN, WARNING, Finding
 from ansible_collections.serving.sglang.plugins.module_utils.ports import Listener
 
@@ -76,6 +74,7 @@ def recorded(name: str) -> HostReadings:
         earlyoom="",
         upgrades=Upgrades("unattended-upgrades", False, "/usr/bin/unattended-upgrade is not there"),
         clock=Clock(True, "adjtimex(2)", 0.002),
+        docker_limits={},
         rdma=(),
     )
 
@@ -445,8 +444,8 @@ def test_health_of_one_field_unread() -> None:
         (
             "memory",
             {
-                ("Xid 63", "0000:5e:00"): (ERROR, "gpu-reset"),
-                ("Xid 94", "0000:5e:00"): (ERROR, "gpu-reset"),
+                ("Xid 63", "0000:5e:00"): (WARNING, "gpu-reset"),
+                ("Xid 94", "0000:5e:00"): (WARNING, "gpu-reset"),
                 ("Xid 48", "0000:86:00"): (ERROR, "gpu-reset"),
                 ("Xid 64", "0000:86:00"): (ERROR, "reboot"),
                 ("Xid 95", "0000:af:00"): (ERROR, "gpu-reset"),
@@ -621,6 +620,15 @@ def test_limits_that_systemd_does_not_say_are_unknown() -> None:
     assert worst(replace(FINE, wanted=wanting(runtime="docker")), "limits.nofile") == UNKNOWN
     (finding,) = of(replace(FINE, wanted=()), "limits.nofile")
     assert (finding.severity, "1024" in finding.evidence) == (OK, True)
+
+
+def test_limits_that_docker_sets() -> None:
+    engine = services(containerd_service={"LimitNOFILESoft": "1024", "LimitMEMLOCKSoft": "8388608"})
+    boxed = replace(FINE, services=engine, wanted=wanting(runtime="docker"))
+    assert (worst(boxed, "limits.nofile"), worst(boxed, "limits.memlock")) == (WARNING, WARNING)
+    given = replace(boxed, docker_limits={"nofile": 1048576, "memlock": -1})
+    assert (worst(given, "limits.nofile"), worst(given, "limits.memlock")) == (OK, OK)
+    assert worst(replace(boxed, docker_limits=Unknown("garbled")), "limits.nofile") == UNKNOWN
 
 
 def test_needs_on_one_disk_are_added_up() -> None:

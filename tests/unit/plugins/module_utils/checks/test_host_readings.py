@@ -31,6 +31,7 @@ from ansible_collections.serving.sglang.plugins.module_utils.checks import (
     process_scan,
     service_readings,
     shm_checks,
+    wanted,
 )
 from ansible_collections.serving.sglang.plugins.module_utils.checks.process_scan import ProcessScan, ShmFile
 from ansible_collections.serving.sglang.plugins.module_utils.checks.reading import (
@@ -542,7 +543,9 @@ def test_earlyoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "earlyoom").write_text(
         '# EARLYOOM_ARGS="-m 2"\nEARLYOOM_ARGS="-m 5 --avoid \'^x$\'"\n', encoding="utf-8"
     )
-    assert service_readings.read_earlyoom() == "-m 5 --avoid '^x$"
+    assert service_readings.read_earlyoom() == "-m 5 --avoid '^x$'"
+    (tmp_path / "earlyoom").write_text("EARLYOOM_ARGS=-m5\n", encoding="utf-8")
+    assert service_readings.read_earlyoom() == "-m5"
 
 
 def test_clock_of_this_machine_is_told_or_said_to_be_unknown() -> None:
@@ -565,10 +568,22 @@ def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         host_readings.read_memory()
 
 
+def test_docker_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "daemon.json"
+    monkeypatch.setattr(host_readings, "DAEMON_JSON", str(path))
+    assert host_readings.read_docker_limits() == {}
+    path.write_text('{"default-ulimits": {"memlock": {"Name": "memlock", "Hard": -1, "Soft": -1}}}', encoding="utf-8")
+    assert host_readings.read_docker_limits() == {"memlock": -1}
+    for bad in ("{", "[]", '{"default-ulimits": {"memlock": 3}}', '{"default-ulimits": 3}'):
+        path.write_text(bad, encoding="utf-8")
+        with pytest.raises(CouldNotTell, match="cannot be understood"):
+            host_readings.read_docker_limits()
+
+
 def test_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "daemon.json").write_text('{"data-root": "/big/docker"}', encoding="utf-8")
-    monkeypatch.setattr(host_readings, "DAEMON_JSON", str(tmp_path / "daemon.json"))
-    monkeypatch.setattr(host_readings, "STORAGE_CONF", str(tmp_path / "none"))
+    monkeypatch.setattr(wanted, "DAEMON_JSON", str(tmp_path / "daemon.json"))
+    monkeypatch.setattr(wanted, "STORAGE_CONF", str(tmp_path / "none"))
     python = tmp_path / "0.5.22" / "bin" / "python"
     instances = [
         {"name": "a", "python": str(python)},
@@ -576,8 +591,8 @@ def test_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         {"name": "c", "runtime": "podman", "image": "x:1"},
     ]
     params = {"disk_image_gib": 50, "disk_cache_gib": "?", "disk_needs": [{"path": "/srv/m", "gib": 5}, {"gib": 1}, 7]}
-    needs = host_readings.disk_needs(params, host_readings.read_wanted(instances))
-    assert {need.path: need.bytes / host_readings.GIB for need in needs} == {
+    needs = wanted.disk_needs(params, wanted.read_wanted(instances))
+    assert {need.path: need.bytes / wanted.GIB for need in needs} == {
         "/var/cache/sglang": 10,
         str(tmp_path / "0.5.22"): 15,
         "/big/docker": 50,
@@ -587,9 +602,7 @@ def test_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert needs[0].source == "disk_cache_gib: 10 GiB, the default"
     python.parent.mkdir(parents=True)
     python.touch()
-    assert str(tmp_path / "0.5.22") not in {
-        need.path for need in host_readings.disk_needs({}, host_readings.read_wanted(instances))
-    }
+    assert str(tmp_path / "0.5.22") not in {need.path for need in wanted.disk_needs({}, wanted.read_wanted(instances))}
 
 
 @pytest.mark.parametrize(
@@ -602,8 +615,8 @@ def test_our_slices(group: str) -> None:
 
 @pytest.mark.parametrize("instances", [None, "x", 3, [1, None, "x"], [{}], [{"arguments": None, "cards": 7}]])
 def test_strange_declarations_never_break(instances: Any) -> None:
-    for wanted in host_readings.read_wanted(instances):
-        assert wanted.unit
+    for each in wanted.read_wanted(instances):
+        assert each.unit
 
 
 def test_hanging_nvidia_smi_does_not_hang_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
