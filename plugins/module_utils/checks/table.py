@@ -6,10 +6,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import args_area, args_checks, cache_checks, cache_readings, declaration, host_checks, host_readings, memory_area
+from ..cuda_home import KINDS as CUDA_HOME_KINDS
+from . import (
+    args_area,
+    args_checks,
+    cache_checks,
+    cache_readings,
+    container_checks,
+    container_readings,
+    declaration,
+    host_checks,
+    host_readings,
+    memory_area,
+    toolchain_checks,
+    toolchain_readings,
+)
 from .check import Check, Kind
 from .declaration import DECLARATION_KINDS
 from .memory_kinds import MEMORY_KINDS
@@ -18,8 +32,10 @@ from .preflight_kinds import PREFLIGHT_KINDS
 # The checks of each area, in the order in which they are reported.
 AREAS: dict[str, tuple[Check[Any], ...]] = {
     "arguments": args_checks.CHECKS,
+    "toolchain": toolchain_checks.CHECKS,
     "caches": cache_checks.CHECKS,
     "host": host_checks.CHECKS,
+    "container": container_checks.CHECKS,
 }
 
 # What looks at an area: from the parameters of a preflight to readings and findings.
@@ -27,21 +43,20 @@ EXAMINERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "declaration": declaration.examine,
     "arguments": args_area.examine,
     "memory": memory_area.examine,
+    "toolchain": toolchain_readings.examine,
     "caches": cache_readings.examine_caches,
     "host": host_readings.examine,
+    "container": container_readings.examine,
 }
 
 # Kinds that are found by other code than a Check.
-_OTHER_KINDS: tuple[Kind, ...] = (*DECLARATION_KINDS, *MEMORY_KINDS, *PREFLIGHT_KINDS)
+_OTHER_KINDS: tuple[Kind, ...] = (*CUDA_HOME_KINDS, *DECLARATION_KINDS, *MEMORY_KINDS, *PREFLIGHT_KINDS)
 
 
-def kinds_of(areas: Mapping[str, Iterable[Check[Any]]], others: Iterable[Kind]) -> dict[str, Kind]:
-    """All kinds by their id. Two kinds of one id are a fault of the code, for an ignore list could not tell them."""
-    kinds: dict[str, Kind] = {}
-    for kind in [*(kind for checks in areas.values() for check in checks for kind in check.kinds), *others]:
-        if kinds.setdefault(kind.id, kind) is not kind:
-            raise ValueError(f"two kinds of finding have the id {kind.id}")
-    return kinds
+def all_kinds() -> list[Kind]:
+    """Every kind once. A test sees that no two have the same id: an ignore list could not tell them apart."""
+    of_checks = (kind for checks in AREAS.values() for check in checks for kind in check.kinds)
+    return list({id(kind): kind for kind in (*of_checks, *_OTHER_KINDS)}.values())
 
 
-KINDS = kinds_of(AREAS, _OTHER_KINDS)
+KINDS: dict[str, Kind] = {kind.id: kind for kind in all_kinds()}
