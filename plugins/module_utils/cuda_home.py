@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .checks.check import Kind
 from .checks.cuda_wheels import CCCL, CRT, CUDART, DISTRIBUTIONS, NVCC, NVVM, RUNTIME, CudaPart, CudaWheels
 from .finding import ERROR, Finding
 
@@ -29,6 +30,32 @@ LINK = "link"
 DIRECTORY = "cuda-home"
 # Wheels that pip puts beside the environment, for the compiler alone.
 WHEELS_DIRECTORY = "cuda-wheels"
+
+WHEELS_INCOMPLETE = Kind(
+    "cuda.wheels_incomplete",
+    ERROR,
+    "the wheels of CUDA's compiler are not all there",
+    "No toolkit can be made of them, so a server that has to compile a kernel ends at its start.",
+    "install the compiler of the release that torch is built for",
+    "nvcc, cicc, crt, CCCL and the runtime come in five wheels; torch requires the last one only",
+)
+WHEELS_DIFFER = Kind(
+    "cuda.wheels_of_different_releases",
+    ERROR,
+    "the wheels of CUDA's compiler are of different releases",
+    "CUDA's headers refuse a compiler of another release: 'CUDA compiler and CUDA toolkit headers are incompatible'.",
+    "install the compiler of the release that torch is built for",
+    "cuda/std/__cccl/cuda_toolkit.h; compiled with nvcc 13.4 next to headers 13.0",
+)
+WHEELS_OTHER_MAJOR = Kind(
+    "cuda.wheels_of_another_major_release",
+    ERROR,
+    "the wheels of CUDA's compiler are of another major release than torch",
+    "What is compiled with them is linked to another libcudart than the one that torch has loaded.",
+    "install the compiler of the release that torch is built for",
+    "the names libcudart.so.12 and libcudart.so.13",
+)
+KINDS = (WHEELS_INCOMPLETE, WHEELS_DIFFER, WHEELS_OTHER_MAJOR)
 
 # Only these have to be of one release. CCCL has versions of its own since CUDA 13.3 (13.3.4 came with 13.4).
 _ONE_RELEASE = (NVCC, NVVM, CRT, RUNTIME, CUDART)
@@ -249,31 +276,19 @@ def _refusal(wheels: CudaWheels, torch_cuda: str | None) -> Finding:
     if wheels.missing:
         needed = ", ".join(wheels.missing_distributions)
         seen = "; ".join(_line(part) for part in wheels.parts) or "none of them"
-        return Finding(
-            "cuda_home.wheels_missing",
-            ERROR,
-            f"the wheels have no whole compiler of CUDA: {needed} missing",
-            f"looked in {places}; found: {seen}",
-            fix,
-        )
+        summary = f"the wheels have no whole compiler of CUDA: {needed} missing"
+        return WHEELS_INCOMPLETE.found(summary, f"looked in {places}; found: {seen}", fix)
     relevant = [part for part in wheels.parts if part.name in (*_ONE_RELEASE, CCCL)]
     seen = "; ".join(_line(part) for part in relevant)
-    majors = sorted({part.major for part in relevant if part.name == NVCC})
-    if torch_cuda is not None and _major(torch_cuda) not in majors:
-        return Finding(
-            "cuda_home.other_major",
-            ERROR,
-            f"torch is built for CUDA {torch_cuda}, and the wheels have nvcc of CUDA "
-            f"{', '.join(part.release or 'an unknown release' for part in relevant if part.name == NVCC)}",
-            seen,
-            fix,
+    compilers = [part for part in relevant if part.name == NVCC]
+    if torch_cuda is not None and _major(torch_cuda) not in {part.major for part in compilers}:
+        found = ", ".join(part.release or "an unknown release" for part in compilers)
+        return WHEELS_OTHER_MAJOR.found(
+            f"torch is built for CUDA {torch_cuda}, and the wheels have nvcc of CUDA {found}", seen, fix
         )
-    return Finding(
-        "cuda_home.releases_differ",
-        ERROR,
-        "the wheels of the compiler are of different releases of CUDA: "
-        f"{_releases(relevant)}. What they compile ends in '#error CUDA compiler and CUDA toolkit headers are "
-        "incompatible'",
+    return WHEELS_DIFFER.found(
+        f"the wheels of the compiler are of different releases of CUDA: {_releases(relevant)}. What they compile ends "
+        "in '#error CUDA compiler and CUDA toolkit headers are incompatible'",
         seen,
         fix,
     )

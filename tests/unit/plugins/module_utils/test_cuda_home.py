@@ -179,7 +179,7 @@ def test_libraries_for_run_time_may_be_missing_or_of_another_minor_release() -> 
 @pytest.mark.parametrize("name", ["nvcc", "nvvm", "crt", "cccl", "runtime", "cudart"])
 def test_a_missing_wheel_is_named(name: str) -> None:
     finding = refused(wheels_of(*(part for part in all_of("13.0") if part.name != name)))
-    assert (finding.id, finding.severity) == ("cuda_home.wheels_missing", "error")
+    assert (finding.id, finding.severity) == ("cuda.wheels_incomplete", "error")
     assert DISTRIBUTIONS[name] in finding.summary
     assert SITE in finding.evidence
     assert "cuda-toolkit[cccl,crt,cudart,nvcc,nvvm]==13.0.*" in finding.fix
@@ -188,7 +188,7 @@ def test_a_missing_wheel_is_named(name: str) -> None:
 @pytest.mark.parametrize("name", ["nvcc", "nvvm", "crt", "runtime", "cudart"])
 def test_parts_of_different_releases_are_refused(name: str) -> None:
     finding = refused(wheels_of(*all_of("13.0", **{name: "13.4"})))
-    assert finding.id == "cuda_home.releases_differ"
+    assert finding.id == "cuda.wheels_of_different_releases"
     assert f"{name} 13.4" in finding.summary
     # Version and path of each.
     assert f"{DISTRIBUTIONS[name]} 13.4.88 (CUDA 13.4) {SITE}/nvidia/cu13/{name}" in finding.evidence
@@ -210,7 +210,7 @@ def test_the_release_of_torch_comes_before_a_newer_one() -> None:
 
 def test_another_major_release_is_refused() -> None:
     finding = refused(wheels_of(*all_of("12.8")), "13.0")
-    assert finding.id == "cuda_home.other_major"
+    assert finding.id == "cuda.wheels_of_another_major_release"
     assert "13.0" in finding.summary
     assert "12.8" in finding.summary
 
@@ -562,11 +562,11 @@ def test_auto_reports_wheels_that_do_not_fit_and_present_fails(environment: Path
     install(site_of(environment), "13.4", nvidia_cuda_runtime="13.0")
     done = change(environment)
     assert (done.changed, done.home) == (False, None)
-    assert [finding.id for finding in done.findings] == ["cuda_home.releases_differ"]
+    assert [finding.id for finding in done.findings] == ["cuda.wheels_of_different_releases"]
     assert done.as_dict()["requirements"] == ["cuda-toolkit[cccl,crt,cudart,nvcc,nvvm]==13.0.3"]
     with pytest.raises(EngineError, match="different releases") as failure:
         change(environment, state="present")
-    assert failure.value.kind == "cuda_home.releases_differ"
+    assert failure.value.kind == "cuda.wheels_of_different_releases"
     assert "Next step: pip install" in failure.value.msg
     # Wheels beside the environment repair it.
     install(environment / "cuda-wheels", "13.0")
