@@ -46,7 +46,7 @@ def not_writable(caches: Caches) -> Iterator[Finding]:
     servers = {server.name: server for server in caches.servers}
     for directory in caches.directories:
         quoted = shlex.quote(directory.path)
-        owned = f"install -d -o {directory.user} -g {directory.user} {quoted}"
+        owned = f'install -d -o {directory.user} -g "$(id -gn {directory.user})" {quoted}'
         try:
             mount = known(directory.mount)
             refusal = known(directory.refusal)
@@ -68,7 +68,7 @@ def not_writable(caches: Caches) -> Iterator[Finding]:
             yield NOT_WRITABLE.found(
                 f"{directory.user} cannot write to {directory.path} ({_of(directory)})",
                 refusal,
-                f"chown -R {directory.user}:{directory.user} {quoted}",
+                f"chown -R {directory.user}: {quoted}",
             )
     for use in caches.uses:
         server = servers[use.server]
@@ -114,7 +114,7 @@ def foreign_owner(caches: Caches) -> Iterator[Finding]:
                 f"{len(contents.foreign)} directories in {directory.path} ({_of(directory)}) cannot be written to by "
                 f"{directory.user}",
                 f"for example {contents.foreign[0]}",
-                f"chown -R {directory.user}:{directory.user} {shlex.quote(directory.path)}",
+                f"chown -R {directory.user}: {shlex.quote(directory.path)}",
             )
 
 

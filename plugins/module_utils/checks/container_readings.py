@@ -35,6 +35,7 @@ NOT_ASKED = Unknown("no declared runtime needs it, so it was not read")
 NVIDIA_MAJOR = 195
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 DAEMON_JSON = "/etc/docker/daemon.json"
+PODMAN_STORAGE = "/var/lib/containers/storage"
 
 
 @dataclass(frozen=True)
@@ -396,7 +397,14 @@ def read_nodes_without_link(dev: str = "/dev") -> tuple[str, ...]:
 # --- images and containers ------------------------------------------------------------------------------------------
 
 
+def _has_storage(engine: str) -> bool:
+    """podman makes its storage as soon as it is asked what is in it, and this only looks."""
+    return engine != PODMAN or os.geteuid() != 0 or os.path.isdir(PODMAN_STORAGE)
+
+
 def read_image(engine: str, image: str) -> ImageConfig:
+    if not _has_storage(engine):
+        raise CouldNotTell(f"image {image} is not on the host: {PODMAN_STORAGE} is not there")
     output = run_command([engine, "image", "inspect", image], COMMAND_S)
     if output.code != 0:
         raise CouldNotTell(f"image {image} cannot be inspected (is it on the host?): {output.said}")
@@ -424,6 +432,8 @@ def read_running(
     """The running containers that were given cards."""
     found: list[Running] = []
     for engine in engines:
+        if not _has_storage(engine):
+            continue
         try:
             output = run_command([engine, "ps", "-q", "--no-trunc"], IN_A_ROW_S)
         except CouldNotTell as error:
