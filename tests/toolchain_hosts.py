@@ -83,6 +83,7 @@ def root(
         includes=(f"{path}/include",),
         runtime_header=f"{path}/include/cuda_runtime.h",
         headers_release=release,
+        newest_gcc=15,
         libcudart=f"{path}/lib64/libcudart.so",
         libcuda_stub=f"{path}/lib64/stubs/libcuda.so",
     )

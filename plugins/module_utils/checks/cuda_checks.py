@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ..finding import ERROR, WARNING, Finding
@@ -31,6 +32,8 @@ OLDEST_NVCC = {
     "12.0": "12.8",
     "12.1": "12.9",
 }
+# The first line of `--version`: "g++-13 (Ubuntu 13.3.0-6ubuntu2) 13.3.0".
+_GCC = re.compile(r"^(?:\S*g\+\+\S*|\S*gcc\S*|c\+\+) \(.*\) (\d+)\.")
 # CUDA 13 compiles for no card before this.
 OLDEST_CARD_OF_CUDA_13 = "7.5"
 
@@ -243,6 +246,27 @@ def nvcc_of_the_card(readings: Toolchain) -> Iterator[Finding]:
         yield kinds.NVCC_CARD.fine("not asked: no card says its compute capability")
 
 
+@cuda_check(kinds.HOST_COMPILER)
+def host_compiler_of_nvcc(readings: Toolchain) -> Iterator[Finding]:
+    """The release of GCC against the limit in the headers of nvcc. Other compilers are not looked at."""
+    root, compiler = readings.root, known(readings.cxx)
+    newest = known(root.newest_gcc) if root.nvcc else None
+    found = _GCC.search(compiler.version)
+    if newest is None or found is None:
+        yield kinds.HOST_COMPILER.fine("not asked: no limit is given, or the compiler is not GCC", compiler.version)
+        return
+    major = int(found.group(1))
+    evidence = f"{compiler.path}: {compiler.version}; {root.nvcc} accepts GCC up to {newest}"
+    if major > newest:
+        yield kinds.HOST_COMPILER.found(
+            f"GCC {major} is newer than nvcc accepts, which is {newest}",
+            evidence,
+            f"install g++-{newest} and set CXX: g++-{newest} and CC: gcc-{newest} in the environment of the instance",
+        )
+    else:
+        yield kinds.HOST_COMPILER.fine(f"nvcc accepts GCC {major}", evidence)
+
+
 @cuda_check(kinds.DRIVER_RELEASE)
 def driver_of_torch(readings: Toolchain) -> Iterator[Finding]:
     """The driver against the CUDA of torch."""
@@ -309,5 +333,6 @@ CUDA_CHECKS: tuple[Check[Toolchain], ...] = (
     libcuda_for_the_linker,
     nvcc_of_torch,
     nvcc_of_the_card,
+    host_compiler_of_nvcc,
     driver_of_torch,
 )

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 from .cuda_wheels import header_release
 from .path_variables import DIRECTORY, state_of
-from .reading import CouldNotTell, Reading, Unknown, run_command
+from .reading import CouldNotTell, Reading, Unknown, read_first, run_command
 
 NVCC_LIMIT_S = 2.0
 DEFAULT_ROOT = "/usr/local/cuda"
 ON_PATH = "nvcc on PATH"
 
 _RELEASE = re.compile(r"release (\d+\.\d+)")
+_NEWEST_GCC = re.compile(r"#if __GNUC__ > (\d+)\s*\n\s*#error -- unsupported GNU version")
 _INCLUDE = re.compile(r'"-I([^"]+)"')
 
 
@@ -30,8 +31,8 @@ class CudaRoot:
     """One candidate. `chosen` is set on the one that is taken: the first that is named, whatever is there.
 
     `nvcc` is empty when there is none; then `nvcc_release` is None, as `headers_release` is without headers. `includes`
-    are the directories that this nvcc looks for its own headers in. `libcudart` and `libcuda_stub` are what a linker
-    is pointed to, empty when not there.
+    are the directories that this nvcc looks for its own headers in, and `newest_gcc` is the newest major release of GCC
+    that these accept. `libcudart` and `libcuda_stub` are what a linker is pointed to, empty when not there.
     """
 
     origin: str
@@ -44,6 +45,7 @@ class CudaRoot:
     includes: Reading[tuple[str, ...]] = ()
     runtime_header: str = ""
     headers_release: Reading[str | None] = None
+    newest_gcc: Reading[int | None] = None
     libcudart: str = ""
     libcuda_stub: str = ""
 
@@ -99,6 +101,7 @@ def read_root(candidate: Candidate, environment: Mapping[str, str]) -> CudaRoot:
         includes=includes,
         runtime_header=_file(path, "include/cuda_runtime.h"),
         headers_release=_release_of_headers(os.path.join(path, "include")),
+        newest_gcc=_newest_gcc([os.path.join(path, "include"), *(includes if isinstance(includes, tuple) else ())]),
         libcudart=_file(path, "lib64/libcudart.so"),
         libcuda_stub=_file(path, "lib64/stubs/libcuda.so"),
     )
@@ -145,6 +148,20 @@ def parse_includes(text: str, nvcc: str) -> tuple[str, ...]:
     lines = [line for line in text.splitlines() if line.startswith("#$ INCLUDES=")]
     found = [os.path.normpath(path) for line in lines for path in _INCLUDE.findall(line)]
     return tuple(dict.fromkeys(found))
+
+
+def _newest_gcc(includes: Sequence[str]) -> Reading[int | None]:
+    """What crt/host_config.h says; None when there is none, or it has no limit."""
+    for include in includes:
+        path = os.path.join(include, "crt", "host_config.h")
+        try:
+            text = read_first(path)
+        except CouldNotTell as error:
+            return Unknown(str(error))
+        if text is not None:
+            found = _NEWEST_GCC.search(text)
+            return int(found.group(1)) if found else None
+    return None
 
 
 def _release_of_headers(include: str) -> Reading[str | None]:

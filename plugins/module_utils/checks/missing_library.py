@@ -70,8 +70,11 @@ def explain_import_error(lines: Iterable[str], family: str = "") -> ImportProble
     return None
 
 
-def how_to_get(library: str, family: str = "") -> str:
-    """A line to paste that brings a library, for one family of distributions or for all."""
+def how_to_get(library: str, family: str = "", python: str = "bin/python") -> str:
+    """A line to paste that brings a library, for one family of distributions or for all.
+
+    `python` is the interpreter of the environment, for what comes as a wheel.
+    """
     if library.startswith("libcuda.so"):
         return "install NVIDIA's driver: it brings libcuda.so.1, and no package of CUDA or Python does"
     if library in PACKAGES:
@@ -80,5 +83,8 @@ def how_to_get(library: str, family: str = "") -> str:
             return f"{INSTALL[family]} {names[family]}"
         return f"{INSTALL['debian']} {names['debian']} (RHEL: {INSTALL['redhat']} {names['redhat']})"
     if library in WHEELS:
-        return f"install {WHEELS[library]} in the environment: `bin/python -m pip install {WHEELS[library]}`"
+        # The wheels of CUDA 12 have the release in their name.
+        name = WHEELS[library]
+        wanted = name if re.search(r"-cu\d\d$", name) else f"'{name}=={library.rpartition('.')[2]}.*'"
+        return f"{python} -m pip install {wanted}"
     return f"install the package that has {library}, or add its directory to LD_LIBRARY_PATH of the instance"

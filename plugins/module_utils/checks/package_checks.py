@@ -179,7 +179,7 @@ def _library(kind: Kind, library: Library, readings: Toolchain, severity: str = 
     return kind.found(
         f"{library.name} is not loaded",
         f"{library.problem or library.name}{needed}; LD_LIBRARY_PATH={_library_path(readings)}",
-        how_to_get(library.name, family_of(readings.system)),
+        how_to_get(library.name, family_of(readings.system), readings.python),
         severity,
     )
 

@@ -40,7 +40,10 @@ def headers_fix(interpreter: Interpreter, family: str) -> str:
 def root_fix(readings: Toolchain) -> str:
     """How to come to a root that has everything: from another candidate, from wheels, or from a toolkit."""
     major = release_pair(wanted_release(readings))[0]
+    taken = readings.root.path
     for root in known(readings.roots):
+        if root.path == taken:
+            continue
         release = root.nvcc_release if isinstance(root.nvcc_release, str) else ""
         if root.nvcc and root.runtime_header and root.libcudart and release_pair(release)[0] == major:
             return f"CUDA_HOME: {root.path} (has bin/nvcc, include and lib64/libcudart.so, of CUDA {release})"

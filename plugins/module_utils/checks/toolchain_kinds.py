@@ -128,6 +128,14 @@ NVCC_CARD = Kind(
     "take an nvcc that knows the card: point CUDA_HOME to it",
     "SGLang, kernels/jit/utils/arch.py",
 )
+HOST_COMPILER = Kind(
+    "cuda.host_compiler_too_new",
+    ERROR,
+    "the C++ compiler is newer than nvcc accepts",
+    "Every compilation ends with 'unsupported GNU version'.",
+    "install an older g++ beside it, and set CXX and CC in the environment of the instance",
+    "crt/host_config.h of the toolkit",
+)
 DRIVER_RELEASE = Kind(
     "cuda.torch_newer_than_driver",
     ERROR,

@@ -275,6 +275,20 @@ def test_case_misleading_second_line() -> None:
             host(driver=Driver("580.95.05", "13.0", ("7.0",))), ["error cuda.nvcc_cannot_target_card"], id="Volta"
         ),
         pytest.param(
+            host(cxx=Tool("c++", "/usr/bin/c++", "c++ (Ubuntu 16.1.0-2) 16.1.0")),
+            ["error cuda.host_compiler_too_new"],
+            id="GCC 16",
+        ),
+        pytest.param(
+            host(cxx=Tool("g++-15", "/usr/bin/g++-15", "g++-15 (Debian 15.2.0) 15.2.0")), [], id="GCC 15, the newest"
+        ),
+        pytest.param(
+            host(cxx=Tool("clang++", "/usr/bin/clang++", "Debian clang version 21.1.0")), [], id="no GCC at all"
+        ),
+        pytest.param(
+            host(roots=(root(newest_gcc=Unknown("denied")),)), ["unknown cuda.host_compiler_too_new"], id="limit denied"
+        ),
+        pytest.param(
             host(driver=Driver("570.124.06", "12.8", ("8.9",))), ["error cuda.torch_newer_than_driver"], id="driver 570"
         ),
         pytest.param(
