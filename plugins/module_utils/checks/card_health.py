@@ -4,7 +4,7 @@
 
 """Read the health of the cards: persistence, ECC, rows that wait for a reset, MIG, and the NVLink fabric.
 
-NVML first, which is quick; `nvidia-smi -q -x` where the Python library is missing.
+By NVML, or by `nvidia-smi` where the Python library is missing.
 """
 
 from __future__ import annotations
@@ -82,24 +82,60 @@ class ListedCard:
 
 
 def read_health() -> Health:
-    try:
-        return Health("NVML", read_nvml(nvml_reader.load()))
-    except nvml_reader.NvmlUnavailable as error:
-        if error.status != "no_library":
-            raise CouldNotTell(error.text) from None
+    """The health by nvidia-smi."""
     output = run_command(["nvidia-smi", "-q", "-x"], 2.4)
     if output.code != 0:
         raise CouldNotTell(f"nvidia-smi failed with exit code {output.code}: {output.said}")
     return Health("nvidia-smi -q -x", parse_smi_xml(output.stdout))
 
 
-def read_nvml(nvml: Any) -> tuple[CardHealth, ...]:
-    with nvml_reader.session(nvml):
+def read_nvml(nvml: Any) -> Health:
+    """The health by NVML, inside a session."""
+    return Health("NVML", tuple(_card(nvml, index) for index in range(_count(nvml))))
+
+
+def _count(nvml: Any) -> int:
+    try:
+        return int(nvml.nvmlDeviceGetCount())
+    except Exception as error:
+        raise CouldNotTell(f"NVML: {error}") from None
+
+
+def list_nvml(nvml: Any) -> tuple[ListedCard, ...]:
+    """The cards and their MIG devices by NVML, inside a session. Raises where one of them does not answer."""
+    found = []
+    for index in range(_count(nvml)):
         try:
-            count = int(nvml.nvmlDeviceGetCount())
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            name, uuid = _text(nvml.nvmlDeviceGetName(handle)), _text(nvml.nvmlDeviceGetUUID(handle))
+            found.append(ListedCard(index, name, uuid, _mig_uuids(nvml, handle)))
         except Exception as error:
-            raise CouldNotTell(f"NVML: {error}") from None
-        return tuple(_card(nvml, index) for index in range(count))
+            raise CouldNotTell(f"card {index}: NVML: {error}") from None
+    return tuple(found)
+
+
+def _mig_uuids(nvml: Any, handle: Any) -> tuple[str, ...]:
+    try:
+        if not nvml.nvmlDeviceGetMigMode(handle)[0]:
+            return ()
+    except Exception as error:
+        if nvml_reader.status_of(nvml, error) == machine.NOT_SUPPORTED:
+            return ()
+        raise
+    uuids = []
+    for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
+        except Exception as error:
+            if getattr(error, "value", None) == nvml.NVML_ERROR_NOT_FOUND:
+                continue  # places may be empty
+            raise
+        uuids.append(_text(nvml.nvmlDeviceGetUUID(device)))
+    return tuple(uuids)
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _card(nvml: Any, index: int) -> CardHealth:
@@ -128,14 +164,11 @@ def _card(nvml: Any, index: int) -> CardHealth:
                 return None
             return Unknown(f"card {index}: {call}: {error}")
 
-    def text(value: Any) -> str:
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
     def word(call: str) -> str:
-        said = ask(call, text)
+        said = ask(call, _text)
         return said if isinstance(said, str) else ""
 
-    bus = ask("nvmlDeviceGetPciInfo", lambda info: text(info.busId))
+    bus = ask("nvmlDeviceGetPciInfo", lambda info: _text(info.busId))
     fabric, status = _fabric(nvml, handle, index)
     return CardHealth(
         index=index,

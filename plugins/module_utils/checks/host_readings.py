@@ -10,10 +10,10 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import gpu_readings, host_memory_reader, machine, nvml_reader
 from ..host_memory_reader import parse_meminfo
@@ -26,7 +26,10 @@ from .wanted import DAEMON_JSON, DiskNeed, Wanted, disk_needs, read_wanted
 MEMINFO = "/proc/meminfo"
 RDMA = "/sys/class/infiniband"
 
+# A whole preflight takes 3 s at most.
+CARDS_S = 2.3
 NOT_READ = Unknown("it was not read")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,15 @@ class DiskSpace:
     free: int
     total: int
     exists: bool
+
+
+@dataclass(frozen=True)
+class Cards:
+    """The cards of the host, read in one go."""
+
+    gpus: Reading[machine.Readings] = NOT_READ
+    health: Reading[card_health.Health] = NOT_READ
+    listed: Reading[tuple[card_health.ListedCard, ...]] = NOT_READ
 
 
 @dataclass(frozen=True)
@@ -121,16 +133,38 @@ def read_space(path: str) -> DiskSpace:
     return DiskSpace(path, found, device, space.free_bytes, space.total_bytes, os.path.abspath(path) == found)
 
 
-def read_gpus() -> machine.Readings:
-    """The cards with their processes; ours are those in the slice of any instance.
+def read_cards() -> Cards:
+    """The cards by NVML, in one session: opening a card without persistence mode takes seconds.
 
-    Where NVML answers, nvidia-smi is not asked: what it says more is not needed here, and it may hang.
+    Where NVML answers, nvidia-smi is not asked: it says no more, and may hang.
     """
     try:
-        cards, driver, cuda = nvml_reader.read(nvml_reader.load())
-        readings = machine.Readings("nvml", cards, host_memory_reader.read(), driver, cuda)
+        nvml = nvml_reader.load()
+        with nvml_reader.session(nvml):
+            cards, driver, cuda = nvml_reader.read(nvml)
+            gpus = machine.Readings("nvml", cards, host_memory_reader.read(), driver, cuda)
+            # Not by threads of their own: they would wait for the driver one after another too.
+            return Cards(with_ours(gpus), _said(card_health.read_nvml, nvml), _said(card_health.list_nvml, nvml))
     except nvml_reader.NvmlUnavailable:
-        readings = gpu_readings.read()
+        read = gather(
+            {
+                "gpus": Reader(lambda: with_ours(gpu_readings.read()), CARDS_S),
+                "health": Reader(card_health.read_health, CARDS_S),
+                "listed": Reader(card_health.read_list, CARDS_S),
+            }
+        )
+        return Cards(**read)
+
+
+def _said(read: Callable[[Any], T], nvml: Any) -> Reading[T]:
+    try:
+        return read(nvml)
+    except CouldNotTell as error:
+        return Unknown(str(error))
+
+
+def with_ours(readings: machine.Readings) -> machine.Readings:
+    """The processes that are ours marked: those in the slice of any instance."""
     cards = tuple(
         replace(card, processes=tuple(replace(one, ours=in_our_slice(_group(one.pid))) for one in card.processes))
         for card in readings.cards
@@ -205,12 +239,10 @@ def read_host(params: Mapping[str, Any]) -> HostReadings:
         "library": Reader(driver_readings.read_library),
         "pci": Reader(driver_readings.read_pci),
         "fabric_manager_version": Reader(driver_readings.read_fabric_manager_version),
-        "gpus": Reader(read_gpus, 2.5),
-        "listed": Reader(card_health.read_list, 2.5),
-        "health": Reader(card_health.read_health, 2.5),
+        "cards": Reader(read_cards, CARDS_S + 0.1),
         "dmesg": Reader(kernel_log.read_dmesg, 2.2),
         "kernel_journal": Reader(kernel_log.read_journal, 2.4),
-        "processes": Reader(partial(process_scan.scan, ports, time.time()), 2.5),
+        "processes": Reader(partial(process_scan.scan, ports, time.time()), 2.4),
         "memory": Reader(read_memory),
         "shm": Reader(partial(read_space, process_scan.SHM)),
         "services": Reader(partial(service_readings.read_services, services_asked(wanted)), 2.2),
@@ -223,11 +255,19 @@ def read_host(params: Mapping[str, Any]) -> HostReadings:
     }
     spaces = {f"space:{path}": Reader(partial(read_space, path)) for path in paths}
     read = gather({**readers, **spaces})
+    cards = read.pop("cards")
+    if isinstance(cards, Unknown):
+        hint = "a card without persistence mode takes seconds to come up: is nvidia-persistenced off?"
+        late = Unknown(f"{cards.reason} ({hint})")
+        cards = Cards(late, late, late)
     return HostReadings(
         wanted=wanted,
         needs=needs,
+        gpus=cards.gpus,
+        health=cards.health,
+        listed=cards.listed,
         spaces={path: read[f"space:{path}"] for path in paths},
-        **{name: read[name] for name in readers},
+        **{name: read[name] for name in readers if name in read},
     )
 
 

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.serving.sglang.plugins.module_utils import nvml_reader
+from ansible_collections.serving.sglang.plugins.module_utils import machine, nvml_reader
 from ansible_collections.serving.sglang.plugins.module_utils.checks import (
     card_health,
     driver_readings,
@@ -259,13 +259,18 @@ class Nvml:
                 raise NvmlError(answer)
             if name == "nvmlDeviceGetGpuFabricInfo":
                 words[1]._obj.state = answer
-            return answer
+            if name == "nvmlDeviceGetMigDeviceHandleByIndex":
+                place = answer[words[1]]
+                if isinstance(place, str):
+                    raise NvmlError(place)
+                return place
+            return b"MIG-8" if name == "nvmlDeviceGetUUID" and words[0] == 8 else answer
 
         return call
 
 
 def test_health_by_nvml() -> None:
-    (card,) = card_health.read_nvml(Nvml())
+    (card,) = card_health.read_nvml(Nvml()).cards
     assert (card.uuid, card.name, card.bus) == ("GPU-a", "NVIDIA H100", "00000000:3B:00.0")
     assert (card.persistence, card.ecc, card.uncorrectable_volatile) == (False, True, 4)
     assert (card.retirement_pending, card.remap_pending, card.remap_failure, card.mig) == (None, True, False, None)
@@ -273,16 +278,40 @@ def test_health_by_nvml() -> None:
 
 
 def test_nvml_that_fails() -> None:
-    (lost,) = card_health.read_nvml(Nvml(nvmlDeviceGetHandleByIndex="NVML_ERROR_GPU_IS_LOST"))
+    (lost,) = card_health.read_nvml(Nvml(nvmlDeviceGetHandleByIndex="NVML_ERROR_GPU_IS_LOST")).cards
     assert isinstance(lost.persistence, Unknown)
     assert isinstance(lost.fabric_state, Unknown)
-    (partly,) = card_health.read_nvml(Nvml(nvmlDeviceGetPersistenceMode="NVML_ERROR_NO_PERMISSION"))
+    (partly,) = card_health.read_nvml(Nvml(nvmlDeviceGetPersistenceMode="NVML_ERROR_NO_PERMISSION")).cards
     assert isinstance(partly.persistence, Unknown)
     assert partly.ecc is True
     with pytest.raises(CouldNotTell):
         card_health.read_nvml(Nvml(nvmlDeviceGetCount="NVML_ERROR_UNKNOWN"))
-    with pytest.raises(nvml_reader.NvmlUnavailable):
-        card_health.read_nvml(Nvml(nvmlInit="NVML_ERROR_LIB_RM_VERSION_MISMATCH"))
+    with pytest.raises(CouldNotTell, match="card 0"):
+        card_health.list_nvml(Nvml(nvmlDeviceGetHandleByIndex="NVML_ERROR_GPU_IS_LOST"))
+
+
+def test_mig_devices_by_nvml() -> None:
+    (whole,) = card_health.list_nvml(Nvml())
+    assert (whole.uuid, whole.mig_uuids) == ("GPU-a", ())
+    (divided,) = card_health.list_nvml(
+        Nvml(
+            nvmlDeviceGetMigMode=[1, 1],
+            nvmlDeviceGetMaxMigDeviceCount=2,
+            nvmlDeviceGetMigDeviceHandleByIndex=[8, "NVML_ERROR_NOT_FOUND"],
+        )
+    )
+    assert divided.mig_uuids == ("MIG-8",)
+
+
+def test_mismatch_of_nvml_is_asked_of_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "nvidia-smi", f"cat {DATA / 'smi-mismatch.txt'} >&2; exit 18")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(nvml_reader, "load", lambda: Nvml(nvmlInit="NVML_ERROR_LIB_RM_VERSION_MISMATCH"))
+    cards = host_readings.read_cards()
+    assert isinstance(cards.health, Unknown)
+    assert isinstance(cards.listed, Unknown)
+    assert isinstance(cards.gpus, machine.Readings)
+    assert cards.gpus.problems[0]["status"] == "driver_mismatch"
 
 
 # The kernel's log
@@ -628,17 +657,27 @@ def test_hanging_nvidia_smi_does_not_hang_the_rest(tmp_path: Path, monkeypatch: 
     result = host_readings.examine({"instances": [{"name": "main", "version": "0.5.22", "cards": [0]}]})
     assert time.monotonic() - started < 5
     readings = result["readings"]
-    assert "did not end within" in readings["listed"]["unknown"]
-    assert "took longer than its limit" in readings["gpus"]["unknown"]
-    assert "took longer than its limit" in readings["health"]["unknown"]
+    for name in ("gpus", "health", "listed"):
+        assert "took longer than its limit" in readings[name]["unknown"]
+        assert "persistence mode" in readings[name]["unknown"]
     assert "unknown" not in readings["memory"]
     json.dumps(result)
+
+
+def test_hanging_nvidia_smi_without_nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "nvidia-smi", "exec sleep 30")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(nvml_reader, "load", no_library)
+    started = time.monotonic()
+    cards = host_readings.read_cards()
+    assert time.monotonic() - started < 3.5
+    assert all(isinstance(each, Unknown) for each in (cards.gpus, cards.health, cards.listed))
 
 
 def test_garbled_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, "nvidia-smi", f"cat {DATA / 'garbled.txt'}")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(nvml_reader, "load", lambda: no_library())
+    monkeypatch.setattr(nvml_reader, "load", no_library)
     result = host_readings.examine({"instances": [{"name": "main", "version": "0.5.22", "cards": [0]}]})
     assert "unknown" in result["readings"]["listed"]
     assert "unknown" in result["readings"]["health"]
@@ -653,7 +692,7 @@ def no_library() -> Any:
 def test_mismatch_is_said_by_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, "nvidia-smi", f"cat {DATA / 'smi-mismatch.txt'} >&2; exit 18")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(nvml_reader, "load", lambda: no_library())
+    monkeypatch.setattr(nvml_reader, "load", no_library)
     with pytest.raises(CouldNotTell, match="exit code 18"):
         card_health.read_health()
 
