@@ -5,8 +5,8 @@
 
     python tools/cache_tables.py sglang-0.5.17-*.whl sglang-0.5.22-*.whl sglang-0.5.23-*.whl
 
-Reads the source in the wheels and runs nothing: the variables that a release points elsewhere at import, the defaults
-of its own, and the release of FlashInfer that it asks for. `{base}` stands for SGLANG_CACHE_DIR, `{home}` for HOME.
+Reads the source in the wheels and runs nothing: the variables that a release points elsewhere at import, and the
+defaults of its own. `{base}` stands for SGLANG_CACHE_DIR, `{home}` for HOME.
 """
 
 from __future__ import annotations
@@ -85,15 +85,13 @@ def defaults_in_use(wheel: zipfile.ZipFile) -> dict[str, str]:
     return found
 
 
-def read_release(path: str) -> tuple[str, dict[str, str], str]:
-    """Version, default by variable, release of FlashInfer."""
+def read_release(path: str) -> tuple[str, dict[str, str]]:
+    """Version, default by variable."""
     wheel = zipfile.ZipFile(path)
     metadata = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-    about = wheel.read(metadata).decode()
-    version = re.search(r"^Version: (.+)$", about, re.M)
-    flashinfer = re.search(r"^Requires-Dist: flashinfer[_-]python(?:\[[^]]*\])? ?\(?==([^;)\s]+)", about, re.M)
-    if version is None or flashinfer is None:
-        raise SystemExit(f"{path}: no version, or no release of FlashInfer in its metadata")
+    version = re.search(r"^Version: (.+)$", wheel.read(metadata).decode(), re.M)
+    if version is None:
+        raise SystemExit(f"{path}: no version in its metadata")
     defaults = defaults_in_use(wheel)
     tree = ast.parse(wheel.read("sglang/srt/environ.py").decode())
     for node in ast.walk(tree):
@@ -103,18 +101,16 @@ def read_release(path: str) -> tuple[str, dict[str, str], str]:
                 defaults[node.targets[0].id] = default
         elif isinstance(node, ast.FunctionDef) and node.name == "third_party_cache_defaults":
             defaults.update(redirected(node))
-    return version[1], dict(sorted(defaults.items())), flashinfer[1]
+    return version[1], dict(sorted(defaults.items()))
 
 
 def main(paths: list[str]) -> None:
     releases = sorted(read_release(path) for path in paths)
     lines = ["DEFAULTS: dict[str, dict[str, str]] = {"]
-    for version, defaults, _flashinfer in releases:
+    for version, defaults in releases:
         lines.append(f'    "{version}": {{')
         lines += [f'        "{variable}": "{default}",' for variable, default in defaults.items()]
         lines.append("    },")
-    lines += ["}", "", "FLASHINFER: dict[str, str] = {"]
-    lines += [f'    "{version}": "{flashinfer}",' for version, _defaults, flashinfer in releases]
     lines.append("}")
     TARGET.write_text(HEADER + "\n".join(lines) + "\n")
 

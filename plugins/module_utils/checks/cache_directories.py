@@ -13,8 +13,9 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..release_pins import PINS
 from ..releases import release_for
-from .cache_tables import DEFAULTS, FLASHINFER
+from .cache_tables import DEFAULTS
 
 # What a lock file of a cache is: held through the kernel, which lets go when its holder dies, or by being there.
 BY_KERNEL = "flock"
@@ -90,7 +91,10 @@ class Place:
 
 @dataclass(frozen=True)
 class CacheRelease:
-    """What one release does about its caches; `assumed` when these are the data of another one."""
+    """What one release does about its caches; `assumed` when these are the data of another one.
+
+    `flashinfer` is the release of FlashInfer that it asks for; empty where that is not known.
+    """
 
     version: str
     defaults: Mapping[str, str]
@@ -122,7 +126,9 @@ class CacheRelease:
 def cache_release_for(version: str) -> CacheRelease:
     """The data of this version, or of the nearest one, marked as assumed."""
     release = release_for(version)
-    return CacheRelease(release.version, DEFAULTS[release.version], FLASHINFER[release.version], release.assumed)
+    requires = PINS.get(release.version, {}).get("requires", {})
+    flashinfer = str(requires.get("flashinfer-python", "")).lstrip("=")
+    return CacheRelease(release.version, DEFAULTS[release.version], flashinfer, release.assumed)
 
 
 def _words(release: CacheRelease, environment: Mapping[str, str], home: str, user: str) -> dict[str, str]:

@@ -158,7 +158,7 @@ def server_of(instance: Mapping[str, Any]) -> Server:
     """A declared instance with the environment that its unit or its image gives it."""
     name = str(instance.get("name") or "sglang")
     runtime = str(instance.get("runtime") or NATIVE)
-    declared = {str(key): _text(value) for key, value in (instance.get("environment") or {}).items()}
+    declared = _variables(instance.get("environment"))
     desired = instance.get("desired") or {}
     native = runtime == NATIVE
     # The unit gives each instance a home of its own below the service user's.
@@ -176,7 +176,7 @@ def server_of(instance: Mapping[str, Any]) -> Server:
         user=str(instance.get("user") or (spec.USER if native else "root")),
         home=home,
         environment=environment,
-        declared=instance.get("declared_environment", declared),
+        declared=_variables(instance["declared_environment"]) if "declared_environment" in instance else declared,
         binds=() if native else tuple(_binds(instance, home)),
         writable=_writable(instance, name, environment) if native else (),
         start_deadline_s=_whole(
@@ -186,6 +186,10 @@ def server_of(instance: Mapping[str, Any]) -> Server:
         deep_gemm=_uses_deep_gemm(instance),
         compiles=canonical(instance.get("arguments") or {}).get("device") != "cpu",
     )
+
+
+def _variables(declared: Any) -> dict[str, str]:
+    return {str(key): _text(value) for key, value in (declared or {}).items()}
 
 
 def _text(value: Any) -> str:
@@ -346,9 +350,9 @@ def _cores() -> int:
 
 
 def _flashinfer_versions(caches: Caches) -> frozenset[str]:
-    """The releases of FlashInfer whose kernels count; none named when the release of SGLang is only assumed."""
+    """The releases of FlashInfer whose kernels count; none named where one of them is not known."""
     releases = caches.releases.values()
-    if any(release.assumed for release in releases):
+    if any(release.assumed or not release.flashinfer for release in releases):
         return frozenset()
     return frozenset(release.flashinfer for release in releases)
 

@@ -35,9 +35,3 @@ DEFAULTS: dict[str, dict[str, str]] = {
         "TRITON_CACHE_DIR": "{base}/triton",
     },
 }
-
-FLASHINFER: dict[str, str] = {
-    "0.5.17": "0.6.15.post1",
-    "0.5.22": "0.7.1",
-    "0.5.23": "0.7.2",
-}

@@ -150,13 +150,18 @@ class Containers:
             name: image if isinstance(image, Unknown) else {**plain(image), "environment": sorted(image.environment)}
             for name, image in self.images.items()
         }
-        others = (
-            "docker podman toolkit daemon_json cdi cards driver nodes_without_link running".split()  # noqa: SIM905
-        )
         return {
             "servers": servers,
             "images": plain(images),
-            **{name: plain(getattr(self, name)) for name in others},
+            "docker": plain(self.docker),
+            "podman": plain(self.podman),
+            "toolkit": plain(self.toolkit),
+            "daemon_json": plain(self.daemon_json),
+            "cdi": plain(self.cdi),
+            "cards": plain(self.cards),
+            "driver": plain(self.driver),
+            "nodes_without_link": plain(self.nodes_without_link),
+            "running": plain(self.running),
         }
 
 

@@ -134,6 +134,26 @@ def test_an_unknown_release_is_assumed() -> None:
     assert release.version == "0.5.23"
 
 
+def test_the_release_of_flashinfer_comes_from_what_the_wheel_requires() -> None:
+    assert cache_release_for("0.5.22").flashinfer == "0.7.1"
+    assert cache_release_for("0.5.23").flashinfer == "0.7.2"
+    assert cache_release_for("0.5.17").flashinfer == ""
+
+
+def test_an_instance_as_a_preflight_resolves_it() -> None:
+    moved = {
+        **MAIN,
+        "environment": {"SGLANG_CACHE_DIR": "/data/c", "SGLANG_JIT_CACHE_DIR": "/var/cache/sglang/jit", "HOME": "/h"},
+        "declared_environment": {"SGLANG_CACHE_DIR": "/data/c", "SGLANG_X": None},
+        "desired": {"start": {"deadline_s": 77}, "writable_paths": ["/data/c"]},
+    }
+    server = cache_readings.server_of(moved)
+    assert server.start_deadline_s == 77
+    assert "/data/c" in server.writable
+    (finding,) = found(caches_of(moved), "cache.jit_does_not_follow", "warning")
+    assert finding.fix == "SGLANG_JIT_CACHE_DIR: /data/c/jit"
+
+
 def test_an_instance_has_the_environment_of_its_unit() -> None:
     uses = {use.cache.name: use.host_path for use in cache_readings.resolve([MAIN], 1).uses}
     assert uses["jit"] == "/var/cache/sglang/jit"
