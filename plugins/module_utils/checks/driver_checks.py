@@ -132,6 +132,16 @@ def driver_missing(readings: HostReadings) -> Iterable[Finding]:
         if cards:
             seen += ": " + ", ".join(f"{card.address} ({card.device})" for card in cards)
     names = ", ".join(f"'{each.name}'" for each in readings.wanted if each.on_cuda) or "none declared"
+    library = readings.library
+    if not isinstance(library, Unknown) and library.version is not None:
+        yield MISSING.found(
+            f"NVIDIA's driver {library.version} is installed and its module is not loaded; "
+            f"instances that want CUDA: {names}",
+            f"{module.source}; library: {library.path}; {seen}",
+            "modprobe nvidia; if that fails: dkms status (is it built for this kernel, uname -r?) and mokutil "
+            "--sb-state (does secure boot refuse it?)",
+        )
+        return
     yield MISSING.found(
         f"no NVIDIA driver is loaded; instances that want CUDA: {names}",
         f"{module.source}; {seen}",

@@ -260,6 +260,9 @@ def read_host(params: Mapping[str, Any]) -> HostReadings:
         hint = "a card without persistence mode takes seconds to come up: is nvidia-persistenced off?"
         late = Unknown(f"{cards.reason} ({hint})")
         cards = Cards(late, late, late)
+    elif isinstance(cards.gpus, machine.Readings) and cards.gpus.cards:
+        # Where nothing has used the cards since the boot, asking them is what loads the module.
+        read.update(gather({"kernel_module": Reader(driver_readings.read_kernel_module, 0.2)}))
     return HostReadings(
         wanted=wanted,
         needs=needs,

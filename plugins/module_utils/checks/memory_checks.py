@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from .. import machine, memory_findings
 from ..finding import ERROR, UNKNOWN, WARNING, Finding
@@ -17,8 +17,10 @@ from .check import Kind, check
 from .host_readings import HostMemory, HostReadings
 from .memory_kinds import MEMORY_KINDS
 from .reading import CouldNotTell, Unknown, known
-from .wanted import GIB
+from .wanted import CONTAINERS, GIB
 
+# What tells systemd-oomd to watch the groups below a unit.
+_WATCHES = ("ManagedOOMSwap", "ManagedOOMMemoryPressure")
 UNUSUAL_SHARE = 0.25
 # Names that a guard sees: the main process, the scheduler and the detokenizer of a server.
 SERVER_NAMES = ("python3", "sglang::schedul", "sglang::detoken")
@@ -78,7 +80,7 @@ def memory_guards(readings: HostReadings) -> Iterable[Finding]:
                 f"{name} runs on this host",
                 evidence,
                 f"systemctl disable --now {name}, or exempt the servers in /etc/nohang/nohang.conf: "
-                "@BADNESS_ADJ_RE_CGROUP_V2 -1000 /// sglang.slice",
+                "@BADNESS_ADJ_RE_CGROUP_V2 -1000 /// ^/sglang.slice/",
                 severity=severity,
             )
 
@@ -136,33 +138,28 @@ def _oomd(readings: HostReadings, evidence: str, severity: str) -> Finding:
     """systemd-oomd ends groups below a unit that says so, and spares those that are to be omitted."""
     services = known(readings.services)
     above = [name for name in ("-.slice", "sglang.slice") if name in services]
-    exposed: list[str] = []
-    named: list[str] = []
-    chains: list[Sequence[str]] = [(*above, each.slice, each.unit) for each in readings.wanted] or [above]
-    for chain in chains:
-        units = [services[name] for name in chain if name in services]
-        killing = [
-            f"{unit.name} {what}=kill"
-            for unit in units
-            for what in ("ManagedOOMSwap", "ManagedOOMMemoryPressure")
-            if unit.values.get(what) == "kill"
-        ]
-        spared = any(unit.values.get("ManagedOOMPreference") == "omit" for unit in units[-1:])
-        if killing and not spared:
-            exposed += killing
-            named.append(chain[-1])
+    chains = [(each.name, [*above, each.slice, each.unit]) for each in readings.wanted] or [("", above)]
+    native = {each.name for each in readings.wanted if each.runtime not in CONTAINERS}
+    exposed: dict[str, list[str]] = {}
+    fixes: list[str] = []
+    for name, chain in chains:
+        units = [services[each] for each in chain if each in services]
+        killing = [(unit.name, what) for unit in units for what in _WATCHES if unit.values.get(what) == "kill"]
+        # A container has groups of its own below the unit's, which the unit's preference does not reach.
+        own = units[-1] if name in native and units and units[-1].exists else None
+        if not killing or (own is not None and own.values.get("ManagedOOMPreference") == "omit"):
+            continue
+        exposed[name] = [f"{unit} {what}=kill" for unit, what in killing]
+        if own is not None:
+            fixes.append(f"systemctl set-property {own.name} ManagedOOMPreference=omit")
+        else:
+            fixes += [f"systemctl set-property -- {unit} {what}=auto" for unit, what in killing]
     if not exposed:
         return GUARD.fine("systemd-oomd runs and is not told to watch the slices of the servers", evidence)
-    units_named = ", ".join(named)
-    return GUARD.found(
-        f"systemd-oomd runs and may end {units_named}",
-        f"{evidence}; {', '.join(dict.fromkeys(exposed))}",
-        "; ".join(
-            f"systemctl set-property {name} ManagedOOMPreference=omit" for name in named if name.endswith(".service")
-        )
-        or "systemctl set-property -- -.slice ManagedOOMSwap=auto ManagedOOMMemoryPressure=auto",
-        severity=severity,
-    )
+    named = ", ".join(f"instance '{name}'" for name in exposed if name) or "what runs in sglang.slice"
+    said = ", ".join(dict.fromkeys(each for found in exposed.values() for each in found))
+    fix = "; ".join(dict.fromkeys(fixes))
+    return GUARD.found(f"systemd-oomd runs and may end {named}", f"{evidence}; {said}", fix, severity=severity)
 
 
 @check(HUGE_PAGES)

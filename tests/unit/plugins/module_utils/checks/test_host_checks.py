@@ -382,8 +382,30 @@ def test_host_without_card_is_fine_for_the_cpu_alone() -> None:
 
 @pytest.mark.parametrize(("family", "words"), [("debian", "apt "), ("rhel", "dnf "), ("arch", "Debian, Ubuntu: apt")])
 def test_fix_fits_the_distribution(family: str, words: str) -> None:
-    readings = replace(FINE, kernel_module=KernelModule(None, "nothing"), distribution=Distribution(family))
+    nothing = {"kernel_module": KernelModule(None, "nothing"), "library": Library(None)}
+    readings = replace(FINE, **nothing, distribution=Distribution(family))
     assert words in of(readings, "driver.missing")[0].fix
+
+
+def test_installed_driver_that_is_not_loaded_is_not_installed_again() -> None:
+    unloaded = replace(FINE, kernel_module=KernelModule(None, "nothing is there"))
+    assert "modprobe nvidia" in of(unloaded, "driver.missing")[0].fix
+    assert "dkms status" in of(unloaded, "driver.missing")[0].fix
+    assert "apt install" in of(replace(unloaded, library=Library(None)), "driver.missing")[0].fix
+
+
+def test_fix_for_oomd_fits_the_runtime() -> None:
+    limits = {"LimitNOFILE": "infinity", "LimitMEMLOCK": "infinity"}
+    units = services(systemd_oomd_service={}, root_slice={"ManagedOOMSwap": "kill"}, sglang_main_service=limits)
+    readings = replace(FINE, services=units)
+    omit = "systemctl set-property sglang-main.service ManagedOOMPreference=omit"
+    assert of(readings, "memory.guard_daemon")[0].fix == omit
+    # The preference of the unit does not reach the groups of a container; and a unit must be there to be changed.
+    off = "systemctl set-property -- -.slice ManagedOOMSwap=auto"
+    assert of(replace(readings, wanted=wanting(runtime="podman")), "memory.guard_daemon")[0].fix == off
+    units = services(systemd_oomd_service={}, root_slice={"ManagedOOMSwap": "kill"})
+    assert of(replace(readings, services=units), "memory.guard_daemon")[0].fix == off
+    assert of(replace(readings, services=units, wanted=()), "memory.guard_daemon")[0].fix == off
 
 
 def test_fabric_manager() -> None:
