@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..finding import ERROR, UNKNOWN, WARNING, Finding
 from .cache_directories import BY_EXISTENCE, SGLANG
@@ -49,8 +49,9 @@ def not_writable(caches: Caches) -> Iterator[Finding]:
         owned = f'install -d -o {directory.user} -g "$(id -gn {directory.user})" {quoted}'
         try:
             mount = known(directory.mount)
-            refusal = known(directory.refusal)
             exists = known(directory.exists)
+            to_be_made = not exists and _made_by_roles(directory, servers, known(directory.probe))
+            refusal = "" if to_be_made else known(directory.refusal)
         except CouldNotTell as error:
             yield _unknown(NOT_WRITABLE, directory, error)
             continue
@@ -88,6 +89,14 @@ def not_writable(caches: Caches) -> Iterator[Finding]:
 
 def _allowed(path: str, server: Server) -> bool:
     return any(path == top or path.startswith(top + "/") for top in server.writable)
+
+
+def _made_by_roles(directory: Directory, servers: Mapping[str, Server], probe: str) -> bool:
+    """Whether nothing of it is there yet because the roles have not run: they make it for the service user."""
+    return all(
+        servers[name].native and _allowed(directory.path, servers[name]) and not _allowed(probe, servers[name])
+        for name in directory.servers
+    )
 
 
 FOREIGN = Kind(

@@ -27,7 +27,7 @@ from .reading import CouldNotTell, Reader, Reading, Unknown, gather
 NATIVE = "native"
 CONTAINER_HOME = "/root"
 # A cache may hold very many files; what a walk has not seen by then is said to be unknown.
-WALK_ENTRIES = 40_000
+WALK_ENTRIES = 200_000
 WALK_S = 1.2
 LIMIT_S = 2.2
 NOT_READ = Unknown("it was not read")

@@ -57,7 +57,7 @@ def caches_of(*instances: dict[str, Any], cores: int = 16, **read: Any) -> Cache
     }
     caches = cache_readings.resolve(instances, cores)
     directories = tuple(
-        replace(directory, probe=directory.path, **{**fine, **read}) for directory in caches.directories
+        replace(directory, **{"probe": directory.path, **fine, **read}) for directory in caches.directories
     )
     return replace(caches, directories=directories)
 
@@ -243,7 +243,12 @@ UNREAD = Unknown("the disk does not answer")
     ("kind", "read", "severity", "words"),
     [
         ("cache.not_writable", {"refusal": "sglang may not write to /v (root:root, mode 0755)"}, "error", "0755"),
-        ("cache.not_writable", {"exists": False, "refusal": "sglang may not write to /v"}, "error", "cannot make"),
+        (
+            "cache.not_writable",
+            {"exists": False, "probe": "/var/cache/sglang", "refusal": "sglang may not write to /v"},
+            "error",
+            "cannot make",
+        ),
         ("cache.not_writable", {"mount": replace(DISK, options=("ro",))}, "error", "read-only"),
         ("cache.not_writable", {"refusal": UNREAD}, "unknown", "does not answer"),
         ("cache.foreign_owner", {"contents": replace(WARM, foreign=("/v/x",))}, "error", "/v/x"),
@@ -298,6 +303,14 @@ def test_a_cache_that_the_unit_makes_read_only() -> None:
     assert not found(caches_of({**away, "writable_paths": ["/data"]}), "cache.not_writable")
     # The role knows this variable and opens the directory by itself.
     assert not found(caches_of({**MAIN, "environment": {"TRITON_CACHE_DIR": "/data/t"}}), "cache.not_writable")
+
+
+def test_what_the_roles_will_make_is_no_fault_before_they_ran() -> None:
+    new = {"exists": False, "probe": "/var/cache", "refusal": Unknown("user sglang does not exist"), "owner": "root"}
+    assert not found(caches_of(MAIN, **new), "cache.not_writable")
+    # Nobody makes the directories of a container's mounts.
+    mounted = {**DOCKER, "mounts": ["/data/c:/root/.cache"]}
+    assert found(caches_of(mounted, **{**new, "refusal": "root may not write"}), "cache.not_writable")
 
 
 def test_a_mount_that_is_read_only_in_the_container() -> None:
@@ -498,7 +511,8 @@ def test_a_walk_that_is_cut_short_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_reading_a_host_without_any_cache(tmp_path: Path) -> None:
-    instance = {"name": "main", "version": "0.5.23", "user": "nobody-of-this-name", "home": str(tmp_path)}
+    there = {"SGLANG_JIT_CACHE_DIR": str(tmp_path)}
+    instance = {"name": "main", "version": "0.5.23", "user": "nobody-of-this-name", "environment": there}
     result = cache_readings.examine_caches({"instances": [instance]})
     severities = {finding["severity"] for finding in result["findings"] if finding["id"] == "cache.not_writable"}
     assert severities == {"ok"}
