@@ -381,9 +381,10 @@ def stale_lock(caches: Caches) -> Iterator[Finding]:
 
 
 def _removal(path: str) -> str:
-    """Removes the file unless a process has it open by now."""
+    """Removes the file unless a process has it open by now, in a container under whatever path."""
     quoted = shlex.quote(path)
-    return f"find /proc/[0-9]*/fd -lname {quoted} 2>/dev/null | grep -q . || rm -- {quoted}"
+    held = f"find -L /proc/[0-9]*/fd -maxdepth 1 -samefile {quoted} 2>/dev/null"
+    return f"{held} | grep -q . || rm -- {quoted}"
 
 
 COLD = Kind(
