@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from .cuda_wheels import header_release
 from .path_variables import DIRECTORY, state_of
-from .reading import CouldNotTell, Reading, Unknown, read_first, run_command
+from .reading import CouldNotTell, Reader, Reading, Unknown, gather, known, read_first, run_command
 
-NVCC_LIMIT_S = 2.0
+# nvcc answers within milliseconds; it is asked twice, within the limit of a preflight.
+NVCC_LIMIT_S = 0.8
 DEFAULT_ROOT = "/usr/local/cuda"
 ON_PATH = "nvcc on PATH"
 
@@ -80,7 +81,13 @@ def candidates(environment: Mapping[str, str]) -> tuple[Candidate, ...]:
 
 def read_roots(found: Sequence[Candidate], environment: Mapping[str, str]) -> tuple[CudaRoot, ...]:
     """What is at each of them."""
-    return tuple(read_root(candidate, environment) for candidate in found)
+
+    def reader(candidate: Candidate) -> Reader:
+        return Reader(lambda: read_root(candidate, environment), 2 * NVCC_LIMIT_S + 0.3)
+
+    read = gather({str(number): reader(candidate) for number, candidate in enumerate(found)})
+    # One that could not be read at all is more than we can go on with: it may be the one that is taken.
+    return tuple(known(root) for root in read.values())
 
 
 def read_root(candidate: Candidate, environment: Mapping[str, str]) -> CudaRoot:

@@ -15,8 +15,8 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import nvml_reader, spec
@@ -25,13 +25,18 @@ from . import toolchain_probe
 from .check import run_checks
 from .cuda_roots import CudaRoot, candidates, read_roots
 from .cuda_wheels import CudaWheels, find_cuda_wheels, header_release
+from .driver_readings import read_kernel_module
 from .path_variables import PathVariable, read_path_variables, watched
 from .plain import plain
 from .reading import CouldNotTell, Reader, Reading, Unknown, gather, known, read_first, run_command
 
-COMMAND_LIMIT_S = 2.0
-PROBE_LIMIT_S = 5.0
-LOAD_LIMIT_S = 2.0
+# Together within the limit of a preflight for an area: a round of commands, and a round that reads files.
+COMMAND_LIMIT_S = 0.9
+SMI_LIMIT_S = 1.7
+LOAD_LIMIT_S = 1.2
+PROBE_LIMIT_S = 1.9
+FIRST_ROUND_S = 2.0
+SECOND_ROUND_S = 0.4
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # What SGLang's kernels are in, or are compiled with. The other packages do not depend on the host.
@@ -194,21 +199,25 @@ def read_toolchain(
     stand_in = not os.path.lexists(python)
     asked = (shutil.which(base_python, path=path) or base_python) if stand_in else python
     cuda = device != "cpu"
-    readers = {
-        "system": Reader(read_system),
-        "interpreter": Reader(lambda: read_interpreter(asked, given, cuda), PROBE_LIMIT_S + 1),
-        "cxx": Reader(lambda: read_tool(given.get("CXX") or "c++", given), COMMAND_LIMIT_S + 1),
-        "cc": Reader(lambda: read_c_compiler(given), COMMAND_LIMIT_S + 1),
-        "ninja": Reader(lambda: read_tool("ninja", given), COMMAND_LIMIT_S + 1),
-        "variables": Reader(lambda: read_path_variables(environment)),
+    cxx = given.get("CXX") or "c++"
+    readers: dict[str, Callable[[], Any]] = {
+        "system": read_system,
+        "interpreter": lambda: read_interpreter(asked, given, cuda),
+        "cxx": lambda: read_tool(cxx, given),
+        "cc": lambda: read_c_compiler(given),
+        "ninja": lambda: read_tool("ninja", given),
+        "variables": lambda: read_path_variables(environment),
     }
     if cuda:
-        readers["roots"] = Reader(lambda: read_roots(candidates(given), clean(given)), 2 * COMMAND_LIMIT_S + 1)
+        found = candidates(given)
+        root = next(candidate.path for candidate in found if candidate.chosen)
+        readers["roots"] = lambda: read_roots(found, clean(given))
+        readers["links"] = lambda: read_links(root, read_tool(cxx, given), given)
         if driver is None:
-            readers["driver"] = Reader(read_driver, COMMAND_LIMIT_S + 1)
-    first = gather(readers)
+            readers["driver"] = read_driver
+    first = gather({name: Reader(read, FIRST_ROUND_S) for name, read in readers.items()})
     unasked = Unknown("not asked: the server runs on the CPU")
-    second = gather(_second(first, given)) if cuda else dict.fromkeys(("links", "headers", "wheels"), unasked)
+    second = gather(_second(first["interpreter"], given)) if cuda else dict.fromkeys(("headers", "wheels"), unasked)
     return Toolchain(
         instances=tuple(name for name in instances if name),
         python=python,
@@ -223,33 +232,24 @@ def read_toolchain(
         cc=first["cc"],
         ninja=first["ninja"],
         roots=first.get("roots", unasked),
-        links=second["links"],
+        links=first.get("links", unasked),
         headers=second["headers"],
         wheels=second["wheels"],
-        driver=driver if driver is not None else first.get("driver", unasked),
+        driver=unasked if not cuda else first["driver"] if driver is None else driver,
     )
 
 
-def _second(first: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Reader]:
-    """What is read from what the first round found."""
+def _second(interpreter: Reading[Interpreter], environment: Mapping[str, str]) -> dict[str, Reader]:
+    """What is read of the directories that the interpreter named."""
 
     def wheels() -> CudaWheels:
-        return find_cuda_wheels(known(first["interpreter"]).site_packages)
-
-    def links() -> Mapping[str, str]:
-        root = next(root for root in known(first["roots"]) if root.chosen)
-        return read_links(root.path, known(first["cxx"]), environment)
+        return find_cuda_wheels(known(interpreter).site_packages)
 
     def headers() -> tuple[HeaderSet, ...]:
-        interpreter = first["interpreter"]
         bundled = () if isinstance(interpreter, Unknown) else interpreter.headers
         return read_header_sets(bundled, environment)
 
-    return {
-        "wheels": Reader(wheels),
-        "links": Reader(links, 2 * COMMAND_LIMIT_S + 1),
-        "headers": Reader(headers),
-    }
+    return {"wheels": Reader(wheels, SECOND_ROUND_S), "headers": Reader(headers, SECOND_ROUND_S)}
 
 
 def clean(environment: Mapping[str, str]) -> dict[str, str]:
@@ -276,7 +276,10 @@ def read_system() -> System:
 
 
 def read_tool(asked: str, environment: Mapping[str, str]) -> Tool:
-    """Look for a program as a shell would, and have it say its version. `asked` may have a launcher before it."""
+    """Look for a program as a shell would, and have it say its version. `asked` may have a launcher before it.
+
+    Raises CouldNotTell when it does not end in time: a busy host is no broken compiler.
+    """
     try:
         words = shlex.split(asked)
     except ValueError as error:
@@ -284,10 +287,7 @@ def read_tool(asked: str, environment: Mapping[str, str]) -> Tool:
     paths = [shutil.which(word, path=environment["PATH"]) or "" for word in words if not word.startswith("-")]
     if not paths or not all(paths):
         return Tool(asked, "")
-    try:
-        output = run_command(in_clean_environment([*words, "--version"], environment), COMMAND_LIMIT_S)
-    except CouldNotTell as error:
-        return Tool(asked, paths[-1], problem=str(error))
+    output = run_command(in_clean_environment([*words, "--version"], environment), COMMAND_LIMIT_S)
     first_line = output.stdout.strip().splitlines()[:1]
     if output.code != 0:
         return Tool(asked, paths[-1], problem=f"`{asked} --version` ended with {output.code}: {output.said}")
@@ -418,18 +418,23 @@ def read_header_sets(bundled: Sequence[str], environment: Mapping[str, str]) -> 
 
 
 def read_driver() -> Driver:
-    """Ask NVML, else nvidia-smi. Raises CouldNotTell when there is a driver that does not answer."""
+    """Ask NVML, else nvidia-smi, else the kernel. Raises CouldNotTell when there is a driver that does not answer."""
     try:
         cards, version, cuda = nvml_reader.read(nvml_reader.load())
         return Driver(version, cuda, _capabilities([card.compute_capability for card in cards]))
     except nvml_reader.NvmlUnavailable as error:
         said = error.text
-    if shutil.which("nvidia-smi") is None:
-        if not os.path.exists("/proc/driver/nvidia/version"):
-            return Driver("", said=f"{said}; nvidia-smi is not installed and no kernel module is loaded")
-        raise CouldNotTell(f"{said}; nvidia-smi is not installed")
+    loaded = read_kernel_module().version or ""
     argv = ["nvidia-smi", "--query-gpu=driver_version,compute_cap", "--format=csv,noheader"]
-    output = run_command(argv, COMMAND_LIMIT_S)
+    if shutil.which(argv[0]) is None:
+        return Driver(loaded, said=f"{said}; nvidia-smi is not installed")
+    try:
+        output = run_command(argv, SMI_LIMIT_S)
+    except CouldNotTell as error:
+        # It takes seconds where nothing keeps the driver awake, and a preflight does not wait so long.
+        if not loaded:
+            raise
+        return Driver(loaded, said=f"{said}; {error}")
     if output.code != 0:
         raise CouldNotTell(f"nvidia-smi ended with {output.code}: {output.said}")
     return parse_driver(output.stdout)
@@ -485,25 +490,30 @@ def examine(params: Mapping[str, Any]) -> dict[str, Any]:
     from .toolchain_checks import CHECKS
 
     asked = environments_of(params)
-    drivers: Reading[Driver] | None = None
-    if len([each for each in asked if each.device != "cpu"]) > 1:
-        drivers = gather({"driver": Reader(read_driver, COMMAND_LIMIT_S + 1)})["driver"]
     base_python = str(params.get("base_python") or "python3")
+    # One driver for the host: it is read beside the environments and put into each of them.
+    later = Unknown("the driver is read once for all environments")
 
     def reader(each: Asked, names: list[str]) -> Reader:
         return Reader(
             lambda: read_toolchain(
-                each.python, each.release, dict(each.environment), each.device, base_python, drivers, names
+                each.python, each.release, dict(each.environment), each.device, base_python, later, names
             ),
-            4 * PROBE_LIMIT_S,
+            FIRST_ROUND_S + SECOND_ROUND_S,
         )
 
-    read = gather({str(number): reader(each, names) for number, (each, names) in enumerate(asked.items())})
+    readers = {str(number): reader(each, names) for number, (each, names) in enumerate(asked.items())}
+    if any(each.device != "cpu" for each in asked):
+        readers["driver"] = Reader(read_driver, FIRST_ROUND_S)
+    read = gather(readers)
+    driver = read.pop("driver", None)
     readings = []
     findings = []
     for (each, names), toolchain in zip(asked.items(), read.values()):
         if isinstance(toolchain, Unknown):
             raise CouldNotTell(f"{each.python}: {toolchain.reason}")
+        if driver is not None and toolchain.uses_cuda:
+            toolchain = replace(toolchain, driver=driver)
         readings.append(toolchain.as_dict())
         for finding in run_checks(CHECKS, toolchain):
             said = finding.as_dict()

@@ -28,9 +28,11 @@ from ansible_collections.serving.sglang.plugins.module_utils.checks.cuda_roots i
     read_root,
     read_roots,
 )
+from ansible_collections.serving.sglang.plugins.module_utils.checks.driver_readings import KernelModule
 from ansible_collections.serving.sglang.plugins.module_utils.checks.path_variables import read_path_variables, watched
 from ansible_collections.serving.sglang.plugins.module_utils.checks.reading import CouldNotTell, Unknown, known
 from ansible_collections.serving.sglang.plugins.module_utils.checks.toolchain_readings import (
+    Driver,
     Tool,
     environments_of,
     examine,
@@ -368,19 +370,27 @@ def test_no_driver_is_something_else_than_one_that_does_not_answer(
     def unavailable() -> Any:
         raise nvml_reader.NvmlUnavailable("no_driver", "no pynvml")
 
+    def loaded(version: str | None) -> None:
+        monkeypatch.setattr(toolchain_readings, "read_kernel_module", lambda: KernelModule(version))
+
     monkeypatch.setattr(nvml_reader, "load", unavailable)
+    monkeypatch.setattr(toolchain_readings, "SMI_LIMIT_S", 0.5)
     monkeypatch.setenv("PATH", str(tmp_path))
-    if not os.path.exists("/proc/driver/nvidia/version"):
-        assert read_driver().version == ""
+    loaded(None)
+    assert read_driver() == Driver("", said="no pynvml; nvidia-smi is not installed")
+    loaded("580.95.05")
+    assert read_driver().version == "580.95.05"
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    program(
-        tmp_path / "nvidia-smi",
-        "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n",
-    )
-    with pytest.raises(CouldNotTell, match="version mismatch"):
+    program(tmp_path / "nvidia-smi", "#!/bin/sh\necho 'Failed to initialize NVML: version mismatch'\nexit 18\n")
+    with pytest.raises(CouldNotTell, match="ended with 18: Failed to initialize NVML: version mismatch"):
         read_driver()
     program(tmp_path / "nvidia-smi", "#!/bin/sh\necho '580.95.05, 8.9'\n")
-    assert read_driver().capabilities == ("8.9",)
+    assert read_driver() == Driver("580.95.05", capabilities=("8.9",))
+    program(tmp_path / "nvidia-smi", "#!/bin/sh\nsleep 60\n")
+    assert read_driver().version == "580.95.05"
+    loaded(None)
+    with pytest.raises(CouldNotTell, match="did not end within"):
+        read_driver()
 
 
 # The whole.
@@ -447,3 +457,21 @@ def test_the_interpreter_of_the_host_stands_in_for_one_that_is_not_there(tmp_pat
     assert read.stand_in
     assert known(read.interpreter).executable == sys.executable
     assert isinstance(read_toolchain("/no/python", "0.5.23", {}, "cpu", "/no/python3").interpreter, Unknown)
+
+
+@needs_compiler
+def test_what_hangs_costs_its_own_reading_and_not_the_area(tmp_path: Path) -> None:
+    place = toolkit(tmp_path / "cuda")
+    for name in ("cuda/bin/nvcc", "bin/c++", "bin/gcc", "bin/ninja", "bin/python"):
+        program(tmp_path / name, "#!/bin/sh\nsleep 60\n")
+    environment = {"CUDA_HOME": str(place), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    instance = {"name": "a", "version": "0.5.23", "python": f"{tmp_path}/bin/python", "environment": environment}
+    started = time.monotonic()
+    result = examine({"instances": [instance]})
+    assert time.monotonic() - started < 2.6
+    severities = {finding["id"]: finding["severity"] for finding in result["findings"]}
+    assert severities["python.headers_missing"] == "unknown"
+    assert severities["compiler.cxx_missing"] == "unknown"
+    assert severities["packages.differs_from_pin"] == "unknown"
+    assert severities["cuda.nvcc_missing"] == "unknown"
+    assert severities["environment.list_in_directory"] == "ok"
