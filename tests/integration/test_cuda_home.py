@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from ansible_collections.serving.sglang.plugins.module_utils.checks.check import run_checks
 from ansible_collections.serving.sglang.plugins.module_utils.checks.toolchain_checks import CHECKS
@@ -232,11 +231,6 @@ def bare_interpreter(place: Path) -> Path:
     return place / "bin" / name
 
 
-def headers_probe() -> str:
-    variables = yaml.safe_load((CHECKOUT / "roles" / "sglang_server" / "vars" / "main.yml").read_text())
-    return str(variables["__sglang_server_headers_probe"])
-
-
 def compile_extension(python: Path, place: Path) -> subprocess.CompletedProcess[str]:
     """As Triton compiles its launchers: with the headers where the interpreter says they are."""
     include = run([python, "-c", "import sysconfig; print(sysconfig.get_path('include'))"]).stdout.strip()
@@ -261,13 +255,23 @@ def test_an_interpreter_without_headers(tmp_path: Path, unpacked: dict[str, Path
         if finding.id == "python.headers_missing"
     )
     assert finding.severity == ERROR
-    # What the role asks before it makes an environment.
-    refused = run([bare, "-Ic", headers_probe()])
-    assert refused.returncode == 1
-    assert refused.stdout.splitlines()[0] == f"{sys.version_info.major}.{sys.version_info.minor}"
+    # The role does not begin to make an environment with it.
+    refused = play_role(
+        tmp_path / "refused",
+        tmp_path,
+        part="native_build",
+        __sglang_server_building=str(tmp_path / "building"),
+        sglang_server_python=str(bare),
+        sglang_server_build_packages=[],
+    )
+    assert refused.counts["failed"] == 1, refused.text
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert f"{bare} ({tmp_path}/bare/include/python{version}) has no Python.h" in refused.text
+    assert f"Install python{version}-dev" in refused.text
+    assert not (tmp_path / "refused").exists()
+    assert not (tmp_path / "building").exists()
 
     repaired = Environment(tmp_path / "repaired", unpacked)
-    assert run([repaired.python, "-Ic", headers_probe()]).returncode == 0
     assert compile_extension(repaired.python, tmp_path).returncode == 0
     assert repaired.findings(tmp_path)["python.headers_missing"].severity == OK
 
@@ -326,7 +330,7 @@ def test_nvcc_of_another_release(
     assert "13.0" in finding.summary
 
     # Nothing is made of them, and without a place to take it from nothing is installed either.
-    refused = play_role(environment, tmp_path, sglang_server_cuda_wheels=[])
+    refused = play_role(environment.path, tmp_path, sglang_server_cuda_wheels=[])
     assert refused.counts["changed"] == 0, refused.text
     assert refused.homes == {}
     assert "the wheels of the compiler are of different releases of CUDA: nvcc 13.4" in refused.text
@@ -339,7 +343,7 @@ def test_nvcc_of_another_release(
     for version in ("0.7.0+cu130", "0.7.1+cu130", "0.7.2+cu130"):
         pack(index, "flashinfer_jit_cache", version)
     given = {"sglang_server_cuda_wheels": COMPILER_13_0, "sglang_server_flashinfer_jit_index": str(index)}
-    done = play_role(environment, tmp_path, **given)
+    done = play_role(environment.path, tmp_path, **given)
     # The wheels and the note of them, the tree, FlashInfer's kernels.
     assert done.counts["changed"] == 4, done.text
     home = environment.path / "cuda-home"
@@ -351,7 +355,7 @@ def test_nvcc_of_another_release(
     assert [path.name for path in environment.site.glob("flashinfer_jit_cache*")] == [
         "flashinfer_jit_cache-0.7.1+cu130.dist-info"
     ]
-    again = play_role(environment, tmp_path, **given)
+    again = play_role(environment.path, tmp_path, **given)
     assert again.counts["changed"] == 0, again.text
 
     # Wheels that no longer fit take nothing away from servers that run.
@@ -359,6 +363,10 @@ def test_nvcc_of_another_release(
     kept = environment.make_home()
     assert (kept["home"], len(kept["findings"])) == (str(home), 1)
     assert compile_kernel(home).returncode == 0
+
+    none = play_role(environment.path, tmp_path, sglang_server_cuda_home="none")
+    assert (none.counts["changed"], none.homes) == (1, {})
+    assert not list(environment.path.glob("*cuda-*"))
 
 
 # --- 4: -lcudart ----------------------------------------------------------------------------------------------------
@@ -396,18 +404,19 @@ class Played:
         self.counts = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", recap[1])}
 
 
-def play_role(environment: Environment, scratch: Path, **variables: Any) -> Played:
-    """The part of the role that completes an environment, on this machine, as if it had no toolkit."""
+def play_role(environment: Path, scratch: Path, part: str = "native_cuda", **variables: Any) -> Played:
+    """A part of the role for one environment, on this machine, as if it had no toolkit."""
     answer = scratch / "homes.json"
-    part = {"name": "serving.sglang.sglang_server", "tasks_from": "native_cuda"}
+    role = {"name": "serving.sglang.sglang_server", "tasks_from": part}
     play = {
         "hosts": "localhost",
         "connection": "local",
         "gather_facts": False,
         "module_defaults": {"serving.sglang.cuda_home": {"toolkit": "/nowhere"}},
         "tasks": [
+            {"ansible.builtin.setup": {"gather_subset": ["!all", "!min", "distribution"]}},
             {"ansible.builtin.set_fact": {"__sglang_server_cuda_homes": {}}},
-            {"ansible.builtin.include_role": part},
+            {"ansible.builtin.include_role": role},
             {
                 "ansible.builtin.copy": {"content": "{{ __sglang_server_cuda_homes | to_json }}", "dest": str(answer)},
                 "changed_when": False,
@@ -418,7 +427,7 @@ def play_role(environment: Environment, scratch: Path, **variables: Any) -> Play
     book.write_text(json.dumps([play]))
     given = {
         "__sglang_server_release": "0.5.22",
-        "__sglang_server_environment": str(environment.path),
+        "__sglang_server_environment": str(environment),
         "__sglang_server_environment_state": "made",
         "__sglang_server_compiling": ["main"],
         "sglang_server_pip_arguments": ["--no-index", f"--find-links={WHEELS}"],
@@ -427,9 +436,9 @@ def play_role(environment: Environment, scratch: Path, **variables: Any) -> Play
     }
     words = [CHECKOUT / "tests" / "dev" / "run", "ansible-playbook", "-i", "localhost,", book, "-e", json.dumps(given)]
     done = run(words, env={**os.environ, "ANSIBLE_NOCOLOR": "1"}, cwd=scratch)
-    assert done.returncode == 0, done.stdout + done.stderr
-    # Warnings are broken into lines.
-    return Played(f"{done.stdout}\n{' '.join(done.stderr.split())}", json.loads(answer.read_text()))
+    # Warnings and errors are broken into lines.
+    text = f"{done.stdout}\n{' '.join(done.stderr.split())}"
+    return Played(text, json.loads(answer.read_text()) if done.returncode == 0 else {})
 
 
 def pack(place: Path, name: str, version: str) -> Path:
