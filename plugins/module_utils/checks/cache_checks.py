@@ -383,7 +383,8 @@ def stale_lock(caches: Caches) -> Iterator[Finding]:
 def _removal(path: str) -> str:
     """Removes the file unless a process has it open by now, in a container under whatever path."""
     quoted = shlex.quote(path)
-    held = f"find -L /proc/[0-9]*/fd -maxdepth 1 -samefile {quoted} 2>/dev/null"
+    # By its inode, whatever the device: -samefile would find the file open in find itself.
+    held = f"find -L /proc/[0-9]*/fd -maxdepth 1 -inum $(stat -c %i {quoted}) 2>/dev/null"
     return f"{held} | grep -q . || rm -- {quoted}"
 
 

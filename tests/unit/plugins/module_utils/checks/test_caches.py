@@ -332,7 +332,7 @@ def test_case_stale_lock() -> None:
     finding = found(with_lock(lock), "cache.stale_lock", "error")[0]
     assert path in finding.summary
     assert "24.0 h" in finding.summary
-    assert finding.fix.startswith(f"find -L /proc/[0-9]*/fd -maxdepth 1 -samefile {path} ")
+    assert finding.fix.startswith(f"find -L /proc/[0-9]*/fd -maxdepth 1 -inum $(stat -c %i {path}) ")
     assert finding.fix.endswith(f"|| rm -- {path}")
     silence = compile_time.judge_silence(case["log_stops_at"], case["lock_file_age_s"], cold=True)
     assert silence.state == compile_time.OVERDUE
