@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,11 +35,10 @@ from ansible_collections.serving.sglang.plugins.module_utils.checks.lock_holders
 from ansible_collections.serving.sglang.plugins.module_utils.checks.reading import CouldNotTell, Unknown
 from ansible_collections.serving.sglang.plugins.module_utils.finding import Finding
 
+CHECKOUT = Path(__file__).resolve().parents[5]
 CASES = {
     case["id"]: case["given"]
-    for case in yaml.safe_load(
-        (Path(__file__).resolve().parents[4] / "data" / "cases" / "caches.yml").read_text(encoding="utf-8")
-    )
+    for case in yaml.safe_load((CHECKOUT / "tests" / "data" / "cases" / "caches.yml").read_text(encoding="utf-8"))
 }
 GIB = 1 << 30
 DISK = Mount("/", "ext4", "/dev/sda1", ("rw", "relatime"))
@@ -563,6 +564,42 @@ def test_who_may_write(tmp_path: Path, mode: int, owner: int, group: int, refuse
     target.chmod(mode)
     assert bool(file_systems.may_write(str(target), Identity("five", 5, (5,)))) is refused
     assert file_systems.may_write(str(target), Identity("root", 0)) == ""
+
+
+ENVIRON = """
+class Envs:
+    SGLANG_CACHE_DIR = EnvStr(os.path.expanduser("~/.cache/sglang"))
+    SGLANG_DG_CACHE_DIR = EnvStr(lambda: _default_cache_subdir("deep_gemm"))
+    SGLANG_JIT_CACHE_DIR = EnvStr(None)
+
+def third_party_cache_defaults():
+    base = os.path.expanduser(envs.SGLANG_CACHE_DIR.get())
+    return {"TRITON_CACHE_DIR": os.path.join(base, "triton"), "FLASHINFER_WORKSPACE_BASE": base}
+"""
+JIT = 'configured = envs.SGLANG_JIT_CACHE_DIR.get() or "~/.cache/sglang/jit"\n'
+
+
+def test_the_table_is_read_from_a_wheel(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("cache_tables", CHECKOUT / "tools" / "cache_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    wheel = tmp_path / "sglang-0.5.99-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("sglang/srt/environ.py", ENVIRON)
+        archive.writestr("sglang/kernels/jit/cache.py", JIT)
+        archive.writestr("sglang-0.5.99.dist-info/METADATA", "Metadata-Version: 2.4\nVersion: 0.5.99\n")
+    assert tool.read_release(str(wheel)) == (
+        "0.5.99",
+        {
+            "FLASHINFER_WORKSPACE_BASE": "{base}",
+            "SGLANG_CACHE_DIR": "{home}/.cache/sglang",
+            "SGLANG_DG_CACHE_DIR": "{base}/deep_gemm",
+            "SGLANG_JIT_CACHE_DIR": "{home}/.cache/sglang/jit",
+            "TRITON_CACHE_DIR": "{base}/triton",
+        },
+    )
 
 
 def test_every_kind_is_documented_once() -> None:
