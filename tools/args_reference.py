@@ -3,11 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask SGLang's own parser what it takes and what it refuses.
 
-    ENVIRONMENT/bin/python tools/args_reference.py COUNT SEED > tests/data/args_reference_0.5.22.jsonl
+    ENVIRONMENT/bin/python tools/args_reference.py COUNT SEED MODEL > tests/data/args_reference_0.5.22.jsonl
 
 Every flag of the installed release is asked about with right and wrong values, in other spellings, and in COUNT random
 sets, on the command line and in a configuration file. The command line is rendered as a deployment renders it. A line
-holds the arguments or the file's content, and what the parser said when it refused them. No GPU is needed.
+holds the arguments or the file's content, and what the parser said when it refused them.
+
+Arguments that exclude or need each other are refused after the parser, with the configuration of a model in hand: MODEL
+is a folder with config.json, and such sets are resolved as a start on a CPU resolves them. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -169,6 +172,66 @@ def sets(table: flag_table.FlagTable, count: int, pick: random.Random) -> Iterat
         yield chosen
 
 
+# Arguments of which some exclude or need others, with the values that they are tried with. None leaves one out.
+TOGETHER: dict[str, list[Any]] = {
+    "tp-size": [None, 2, 3, 4, 6],
+    "pp-size": [None, None, None, None, 2],
+    "dp-size": [None, None, None, 2],
+    "attn-dp-size": [None, None, 2, 3],
+    "moe-dp-size": [None, None, None, None, 2, 3],
+    "enable-dp-attention": [None, None, None, True],
+    "nnodes": [None, None, 2, 3],
+    "dist-init-addr": ["10.0.0.1:5000"],
+    "tokenizer-worker-num": [None, None, None, 0, 1, 2],
+    "detokenizer-worker-num": [None, None, None, None, 0, 2],
+    "base-gpu-id": [None, None, None, 0, -1],
+    "gpu-id-step": [None, None, None, 1, 0],
+    "grpc-port": [None, None, None, None, 0, 5000, 30000, 70000],
+    "port": [None, 30000],
+    "api-key": [None, None, "k"],
+    "admin-api-key": [None, None, None, "a"],
+    "served-model-name": [None, None, None, "a", "a:b", "s3://a:b"],
+    "ssl-certfile": [None, None, None, None, __file__],
+    "ssl-keyfile": [None, None, None, None, __file__],
+    "enable-ssl-refresh": [None, None, None, None, True],
+    "export-metrics-to-file": [None, None, None, True],
+    "export-metrics-to-file-dir": [None, "/tmp"],
+    "disable-cuda-graph-padding": [None, None, True],
+    "enable-torch-compile": [None, None, None, True],
+    "retraction-policy": [None, None, None, "priority"],
+    "enable-priority-scheduling": [None, None, True],
+    "schedule-policy": [None, None, "lof", "lpm"],
+    "sidecar-args": [None, None, None, None, None, '["a"]'],
+    "gc-threshold": [None, None, None, [1, 2], [1, 2, 3, 4]],
+    "schedule-conservativeness": [None, None, None, 0.5, -1],
+    "enable-http-worker-reuseport": [None, None, None, True],
+}
+
+
+def combinations(table: flag_table.FlagTable, count: int, pick: random.Random) -> Iterator[dict[str, Any]]:
+    for _round in range(count):
+        names = [name for name in pick.sample(sorted(TOGETHER), pick.randint(2, 9)) if name in table.rows]
+        chosen = {name: pick.choice(TOGETHER[name]) for name in names}
+        if chosen.get("nnodes"):
+            chosen["dist-init-addr"] = TOGETHER["dist-init-addr"][0]
+        yield {name: value for name, value in chosen.items() if value is not None}
+
+
+def resolved(arguments: dict[str, Any], model: str, release: str) -> str | None:
+    """What a start says against the arguments together, before it loads anything."""
+    from sglang.srt.server_args import prepare_server_args
+
+    fixed = ["--model-path", model, "--load-format", "dummy", "--device", "cpu"]
+    try:
+        made = prepare_server_args([*fixed, *server_args.render(arguments, release)])
+        logging.disable(logging.CRITICAL)
+        made.resolve_once()
+        made.check_server_args()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:LIMIT]
+    return None
+
+
 def known_cases(table: flag_table.FlagTable) -> Iterator[dict[str, Any]]:
     for name in (
         "cuda-graph-max-bs",
@@ -194,7 +257,7 @@ def known_cases(table: flag_table.FlagTable) -> Iterator[dict[str, Any]]:
 
 
 def main(words: list[str]) -> int:
-    if len(words) != 2:
+    if len(words) != 3:
         print(__doc__, file=sys.stderr)
         return 2
     logging.disable(logging.CRITICAL)
@@ -214,6 +277,11 @@ def main(words: list[str]) -> int:
         if pick.random() < 0.35:
             content = {key: None if pick.random() < 0.02 else value for key, value in content.items()}
             print(json.dumps({"config": content, "refused": in_file(parser, content)}, ensure_ascii=False))
+    for arguments in combinations(table, int(words[0]) // 2, pick):
+        said = resolved(arguments, words[2], release)
+        # The path of a certificate is one of this machine.
+        arguments = {name: "/x.pem" if value == __file__ else value for name, value in arguments.items()}
+        print(json.dumps({"together": arguments, "refused": said}, ensure_ascii=False), flush=True)
     return 0
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .checks.args_checks import check_instance
-from .checks.args_declared import declared, is_secret_variable
-from .checks.args_flags import SECRET_ARGUMENTS, right_name
+from .checks.args_checks import check_instance, secrets_of
+from .checks.args_declared import declared
 from .checks.check import as_dicts, worst
 from .finding import OK, Finding
 from .flag_table import flags_of
@@ -64,11 +63,6 @@ def new_findings(instance: Mapping[str, Any], release: str, target: str) -> list
     return [finding for finding in after if (finding.id, finding.severity) not in before]
 
 
-def secrets_of(params: Mapping[str, Any]) -> set[str]:
+def secrets_among(params: Mapping[str, Any]) -> set[str]:
     """The secrets among the options, which no result may show."""
-    release = plain_release(str(params["version"]))
-    given = declared(params, release).given
-    table = flags_of(release)
-    keys = {one.value for one in given if right_name(one.key, table) in SECRET_ARGUMENTS and isinstance(one.value, str)}
-    variables = params.get("environment") or {}
-    return {*keys, *(str(value) for name, value in variables.items() if value and is_secret_variable(str(name)))}
+    return secrets_of(declared(params, plain_release(str(params["version"]))))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from .release_rows import nearest
@@ -111,12 +112,9 @@ class FlagTable:
         """The name that another spelling stands for; the spelling itself where it stands for none."""
         return self.aliases.get(spelling, spelling)
 
-    def spellings(self) -> dict[str, str]:
+    def spellings(self) -> Mapping[str, str]:
         """Every word that the parser knows, without its dashes, and the flag that it belongs to."""
-        found = {name: name for name in self.rows}
-        found.update(self.aliases)
-        found.update({f"no-{name}": name for name, kind in self.kinds.items() if kind == "switch"})
-        return found
+        return _spellings(self.version)
 
     def in_yaml(self, spelling: str) -> str:
         """What a configuration file makes of this spelling of a flag: boolean, refused, or value."""
@@ -125,6 +123,14 @@ class FlagTable:
             return exception
         kind = self.kinds[self.spellings()[spelling]]
         return {"flag": YAML_BOOLEAN, "switch": YAML_REFUSED}.get(kind, YAML_VALUE)
+
+
+@cache
+def _spellings(version: str) -> Mapping[str, str]:
+    found = {name: name for name in KINDS[version]}
+    found.update(ALIASES[version])
+    found.update({f"no-{name}": name for name, kind in KINDS[version].items() if kind == "switch"})
+    return found
 
 
 def flags_of(version: str) -> FlagTable:

@@ -202,7 +202,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module.no_log_values.update(args_report.secrets_of(module.params))
+    module.no_log_values.update(args_report.secrets_among(module.params))
     module.exit_json(changed=False, **args_report.report(module.params))
 
 

@@ -246,7 +246,7 @@ def certificate_pair(declared: Declared) -> Iterator[Finding]:
             "ssl-certfile and ssl-keyfile belong together, one of them is missing in arguments",
             declared.evidence(f"only {have[0]} is given"),
         )
-    elif not have and declared.is_on("enable-ssl-refresh"):
+    if len(have) < 2 and declared.is_on("enable-ssl-refresh"):
         yield CERTIFICATE.found(
             "enable-ssl-refresh needs ssl-certfile and ssl-keyfile",
             declared.evidence("enable-ssl-refresh: true, no certificate is given"),
@@ -270,8 +270,6 @@ def _conflicts(declared: Declared) -> Iterator[str]:
     policy = given.get("schedule-policy", "fcfs")
     if on("enable-priority-scheduling") and policy not in ("fcfs", "lof"):
         yield f"enable-priority-scheduling needs schedule-policy fcfs or lof, not {policy}"
-    if given.get("tokenizer-metrics-allowed-custom-labels") and not given.get("tokenizer-metrics-custom-labels-header"):
-        yield "tokenizer-metrics-allowed-custom-labels needs tokenizer-metrics-custom-labels-header"
     grpc = declared.whole("grpc-port", 0)
     if grpc and grpc == declared.port and _native_grpc(declared):
         yield f"grpc-port is the server's port {grpc} too"
@@ -281,9 +279,18 @@ def _conflicts(declared: Declared) -> Iterator[str]:
         yield "enable-http-worker-reuseport needs tokenizer-worker-num above 1 and excludes enable-http2"
     if given.get("sidecar-args") is not None and given.get("sidecar") is None:
         yield "sidecar-args needs sidecar"
+    if _number(given.get("schedule-conservativeness"), 0.0) < 0:
+        yield f"schedule-conservativeness {given['schedule-conservativeness']} is negative"
     thresholds = given.get("gc-threshold")
     if isinstance(thresholds, list) and len(thresholds) > 3:
         yield f"gc-threshold takes 1 to 3 numbers, not {len(thresholds)}"
+
+
+def _number(value: object, default: float) -> float:
+    try:
+        return default if value is None else float(str(value))
+    except ValueError:
+        return default
 
 
 CHECKS = (

@@ -13,7 +13,7 @@ from ..argument_words import is_choice, word_of, words_of, wrong_shape, wrong_wo
 from ..finding import ERROR, WARNING, Finding
 from ..flag_table import Flag, FlagTable
 from ..release_rows import release_key
-from ..server_flags import FLAGS
+from ..server_flags import ALIASES, FLAGS
 from .args_declared import ARGUMENTS, COMMAND_LINE, CONFIG, Declared, Given
 from .check import Kind, check
 
@@ -124,6 +124,24 @@ DEPRECATED = Kind(
 )
 
 
+_EXPECTED = {
+    "int": "a whole number",
+    "float": "a number",
+    "human_readable_int": "a whole number as 32000, 32k (32000) or 32Ki (32768)",
+    "json": "JSON, in quotes",
+    "strict_json": "JSON, in quotes",
+    "graph_config": "{decode: {max_bs: 64}}",
+}
+
+
+def pasted(name: str, value: object) -> str:
+    """The line of `arguments` that gives a flag this value."""
+    if isinstance(value, bool):
+        return f"{name}: {str(value).lower()}"
+    # JSON is YAML too.
+    return f"{name}: {value}" if isinstance(value, (str, int, float)) else f"{name}: {word_of(value)}"
+
+
 def right_name(key: str, table: FlagTable) -> str:
     """The flag that a spelling stands for, with dashes, underscores and aliases undone."""
     return table.canonical(key.lstrip("-").replace("_", "-"))
@@ -179,7 +197,7 @@ def spelled_in_full(declared: Declared) -> Iterator[Finding]:
             yield SPELLING.found(
                 f"{one.named}: write it '{right}' (the flag's full name, hyphens, no dashes in front)",
                 declared.evidence(f"{one.where}: {one.key}"),
-                right,
+                right if ": " in right else pasted(right, one.value),
             )
 
 
@@ -214,7 +232,7 @@ def _words_begun(key: str, table: FlagTable) -> int:
 
 def elsewhere(key: str, version: str) -> str | None:
     """Another release that has this flag: the newest older one, else the oldest newer one."""
-    having = sorted((release for release in FLAGS if key in FLAGS[release]), key=release_key)
+    having = sorted((one for one in FLAGS if key in FLAGS[one] or key in ALIASES[one]), key=release_key)
     older = [release for release in having if release_key(release) < release_key(version)]
     return older[-1] if older else next(iter(having), None)
 
@@ -232,7 +250,7 @@ def removed(declared: Declared) -> Iterator[Finding]:
     table = declared.table
     for one in declared.given:
         last = _was_removed(one.key, table)
-        if last is None or one.key in table.rows:
+        if last is None or one.key in table.spellings():
             continue
         instead = GONE_BEFORE.get(one.key, ())
         there = (
@@ -262,7 +280,7 @@ def abbreviated(declared: Declared) -> Iterator[Finding]:
             f"{one.named} is the beginning of a flag: did you mean {_quoted(names)}? The parser takes it as long as no "
             "other flag begins so",
             declared.evidence(f"{one.where}: {one.key}"),
-            names[0],
+            pasted(names[0], one.value),
         )
 
 
@@ -286,7 +304,7 @@ def unknown(declared: Declared) -> Iterator[Finding]:
         yield UNKNOWN_FLAG.found(
             f"{one.named} is {said}{hint}",
             declared.evidence(f"{one.where}: {one.key}"),
-            near[0] if near else "leave it out",
+            pasted(near[0], one.value) if near and not newer else "leave it out",
             severity=WARNING if table.assumed else ERROR,
         )
 
@@ -298,7 +316,9 @@ def _quoted(names: list[str] | tuple[str, ...]) -> str:
 @check(SHAPE)
 def shaped(declared: Declared) -> Iterator[Finding]:
     for one, flag in declared.flags():
-        wrong = None if one.where == CONFIG else wrong_shape(flag, one.value)
+        # How a configuration file is named and what it may hold has rules of its own.
+        own = one.where == CONFIG or (one.where == COMMAND_LINE and one.key == "config")
+        wrong = None if own else wrong_shape(flag, one.value)
         if wrong:
             yield SHAPE.found(f"{one.named} {wrong}", declared.evidence(one.seen))
 
@@ -320,7 +340,8 @@ def typed(declared: Declared) -> Iterator[Finding]:
     for one, flag, word in values_of(declared):
         wrong = wrong_word(flag, word, declared.table.graph_keys)
         if wrong:
-            yield TYPE.found(f"{one.named}: {wrong}", declared.evidence(one.seen))
+            expected = _EXPECTED.get(flag.type, "an adapter as NAME=PATH")
+            yield TYPE.found(f"{one.named}: {wrong}", declared.evidence(one.seen), f"{flag.name}: {expected}")
 
 
 @check(CHOICE)
