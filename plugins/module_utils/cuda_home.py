@@ -202,14 +202,14 @@ def plan(
     entries: dict[str, Entry] = {}
     for name, directory in ((NVCC, "bin"), (NVVM, "nvvm")):
         root = by_name[name].root
-        _take(entries, root, roots[root].files, f"{directory}/", f"{directory}/")
+        _take(entries, root, roots[root].files, f"{directory}/")
     own = list(dict.fromkeys(part.root for part in parts))
     others = [root for root in roots if root not in own]
     for root in own + others:
         files = roots[root].files
         if root in others:
             files = {path: status for path, status in files.items() if path not in roots[root].of_the_toolkit}
-        _take(entries, root, files, "include/", "include/")
+        _take(entries, root, files, "include/")
         for folder in ("lib/", "lib64/"):
             _take_libraries(entries, root, files, folder)
     _name_libraries(entries)
@@ -320,11 +320,11 @@ def _major(release: str) -> int:
 # --- the tree -------------------------------------------------------------------------------------------------------
 
 
-def _take(entries: dict[str, Entry], root: str, files: Mapping[str, FileStatus], prefix: str, into: str) -> None:
+def _take(entries: dict[str, Entry], root: str, files: Mapping[str, FileStatus], folder: str) -> None:
     """Take the files below a folder. What an earlier root has stays."""
     for path, status in files.items():
-        if path.startswith(prefix):
-            entries.setdefault(into + path[len(prefix) :], Entry(FILE, os.path.join(root, path), status))
+        if path.startswith(folder):
+            entries.setdefault(path, Entry(FILE, os.path.join(root, path), status))
 
 
 def _take_libraries(entries: dict[str, Entry], root: str, files: Mapping[str, FileStatus], folder: str) -> None:

@@ -216,7 +216,8 @@ def test_another_major_release_is_refused() -> None:
 
 
 def test_an_unknown_release_is_no_match() -> None:
-    assert refused(wheels_of(*all_of(""))).severity == "error"
+    assert refused(wheels_of(*all_of("")), "13.0").severity == "error"
+    assert refused(wheels_of(*all_of("")), None).severity == "error"
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(DISTRIBUTIONS)), st.sampled_from(["", "12.8", "13.0", "13.4"]))))
