@@ -30,6 +30,7 @@ DECLARATION = Kind(
     "an instance is declared with something that cannot be understood",
     "What is not understood is not checked.",
     "correct the instance in the inventory",
+    "module_utils/port_plan.py and cards.py, which the role sglang_server asks too",
 )
 PORT_TAKEN = Kind(
     "ports.taken",
@@ -61,6 +62,7 @@ SPACE = Kind(
     "a disk has too little space for what is declared",
     "The installation, the pull or the compilation of kernels fails when the disk is full, mostly far into it.",
     "make room, or put the directory on a larger disk",
+    "estimates, each an option of host_info",
 )
 CLOCK = Kind(
     "clock.unsynchronised",
