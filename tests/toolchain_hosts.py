@@ -129,6 +129,7 @@ def host(
         variables=(),
         system=System("Ubuntu 24.04.3 LTS", "debian"),
         interpreter=python,
+        out_of_reach=(),
         cxx=Tool("c++", "/usr/bin/c++", "c++ (Ubuntu 13.3.0) 13.3.0"),
         cc=Tool("gcc", "/usr/bin/gcc", "gcc (Ubuntu 13.3.0) 13.3.0"),
         ninja=Tool("ninja", "/opt/sglang/0.5.22/bin/ninja", "1.13.0"),

@@ -75,6 +75,14 @@ def python_version(readings: Toolchain) -> Iterator[Finding]:
         )
 
 
+@check(kinds.OUT_OF_REACH)
+def within_reach(readings: Toolchain) -> Iterator[Finding]:
+    """The service is another user than who reads this, and sees less of the file system."""
+    for found in known(readings.out_of_reach):
+        summary = f"the service cannot get at {found.place}: {found.why}"
+        yield kinds.OUT_OF_REACH.found(summary, f"{found.path}, which is {found.place}: {found.why}")
+
+
 @check(kinds.GLIBC)
 def c_library(readings: Toolchain) -> Iterator[Finding]:
     """The C library against the tag of the wheels."""
@@ -143,6 +151,7 @@ CHECKS: tuple[Check[Toolchain], ...] = (
     environment_there,
     python_headers,
     python_version,
+    within_reach,
     c_library,
     cxx_compiler,
     c_compiler,

@@ -37,6 +37,14 @@ PYTHON_UNSUPPORTED = Kind(
     "set sglang_server_python to an interpreter that the release has a wheel for",
     "names of the published wheels",
 )
+OUT_OF_REACH = Kind(
+    "python.out_of_reach",
+    ERROR,
+    "the service cannot get at its interpreter or at nvcc",
+    "What root can run, the user of the service cannot: the unit ends with 203/EXEC, or nvcc is not found.",
+    "use an interpreter and a toolkit outside of homes and /tmp, in directories that others may enter",
+    "systemd.exec(5): ProtectHome=, PrivateTmp=",
+)
 CXX = Kind(
     "compiler.cxx_missing",
     ERROR,

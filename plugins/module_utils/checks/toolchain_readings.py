@@ -29,6 +29,7 @@ from .driver_readings import read_kernel_module
 from .path_variables import PathVariable, read_path_variables, watched
 from .plain import plain
 from .reading import CouldNotTell, Reader, Reading, Unknown, gather, known, read_first, run_command
+from .service_view import OutOfReach, is_in_home, out_of_reach
 
 # Together within the limit of a preflight for an area: a round of commands, and a round that reads files.
 COMMAND_LIMIT_S = 0.9
@@ -156,6 +157,7 @@ class Toolchain:
     variables: Reading[tuple[PathVariable, ...]]
     system: Reading[System]
     interpreter: Reading[Interpreter]
+    out_of_reach: Reading[tuple[OutOfReach, ...]]
     cxx: Reading[Tool]
     cc: Reading[Tool]
     ninja: Reading[Tool]
@@ -192,6 +194,7 @@ def read_toolchain(
     base_python: str = "python3",
     driver: Reading[Driver] | None = None,
     instances: Sequence[str] = (),
+    homes_hidden: bool = True,
 ) -> Toolchain:
     """Read all of it at once. `driver` is given by who has read it for another environment of the host already."""
     path = environment.get("PATH") or unit_path(python)
@@ -207,6 +210,7 @@ def read_toolchain(
         "cc": lambda: read_c_compiler(given),
         "ninja": lambda: read_tool("ninja", given),
         "variables": lambda: read_path_variables(environment),
+        "out_of_reach": lambda: out_of_reach(needed_paths(asked, given, cuda), spec.USER, homes_hidden),
     }
     if cuda:
         found = candidates(given)
@@ -228,6 +232,7 @@ def read_toolchain(
         variables=first["variables"],
         system=first["system"],
         interpreter=first["interpreter"],
+        out_of_reach=first["out_of_reach"],
         cxx=first["cxx"],
         cc=first["cc"],
         ninja=first["ninja"],
@@ -237,6 +242,14 @@ def read_toolchain(
         wheels=second["wheels"],
         driver=unasked if not cuda else first["driver"] if driver is None else driver,
     )
+
+
+def needed_paths(python: str, environment: Mapping[str, str], cuda: bool) -> tuple[str, ...]:
+    """What the service must get at: its interpreter, which is a link to the base interpreter, and nvcc."""
+    found = [python]
+    if cuda:
+        found += [os.path.join(root.path, "bin", "nvcc") for root in candidates(environment) if root.chosen]
+    return tuple(path for path in found if path.startswith("/"))
 
 
 def _second(interpreter: Reading[Interpreter], environment: Mapping[str, str]) -> dict[str, Reader]:
@@ -460,6 +473,7 @@ class Asked:
     release: str
     device: str
     environment: tuple[tuple[str, str], ...]
+    homes_hidden: bool
 
 
 def environments_of(params: Mapping[str, Any]) -> dict[Asked, list[str]]:
@@ -481,7 +495,10 @@ def environments_of(params: Mapping[str, Any]) -> dict[Asked, list[str]]:
         environment = {str(key): str(value) for key, value in (instance.get("environment") or {}).items()}
         # HOME is another one for each instance and says nothing about how kernels are compiled.
         kept = tuple(sorted((key, value) for key, value in environment.items() if watched(key) and key != "HOME"))
-        found.setdefault(Asked(python, version, device, kept), []).append(str(instance.get("name") or ""))
+        # As the role does: a unit that is told of a path in a home is not kept from homes.
+        named = [*environment.values(), *map(str, arguments.values()), str(instance.get("model") or "")]
+        hidden = not any(is_in_home(path) for path in named)
+        found.setdefault(Asked(python, version, device, kept, hidden), []).append(str(instance.get("name") or ""))
     return found
 
 
@@ -497,7 +514,14 @@ def examine(params: Mapping[str, Any]) -> dict[str, Any]:
     def reader(each: Asked, names: list[str]) -> Reader:
         return Reader(
             lambda: read_toolchain(
-                each.python, each.release, dict(each.environment), each.device, base_python, later, names
+                each.python,
+                each.release,
+                dict(each.environment),
+                each.device,
+                base_python,
+                later,
+                names,
+                each.homes_hidden,
             ),
             FIRST_ROUND_S + SECOND_ROUND_S,
         )

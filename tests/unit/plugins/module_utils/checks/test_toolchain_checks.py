@@ -25,6 +25,7 @@ from ansible_collections.serving.sglang.plugins.module_utils.checks.path_variabl
     read_path_variables,
 )
 from ansible_collections.serving.sglang.plugins.module_utils.checks.reading import Unknown
+from ansible_collections.serving.sglang.plugins.module_utils.checks.service_view import OutOfReach
 from ansible_collections.serving.sglang.plugins.module_utils.checks.toolchain_checks import CHECKS
 from ansible_collections.serving.sglang.plugins.module_utils.checks.toolchain_readings import (
     Driver,
@@ -194,6 +195,11 @@ def test_case_misleading_second_line() -> None:
         ),
         pytest.param(
             host(interpreter={"version": "3.14.0"}), ["warning python.version_unsupported"], id="built for this Python"
+        ),
+        pytest.param(
+            host(out_of_reach=(OutOfReach(PYTHON, "/root/.pyenv/bin/python", "ProtectHome= of the unit hides it"),)),
+            ["error python.out_of_reach"],
+            id="an interpreter in a home",
         ),
         pytest.param(host(interpreter={"glibc": "2.31"}), ["error libraries.glibc_too_old"], id="glibc 2.31"),
         pytest.param(host(interpreter={"glibc": "2.34"}), [], id="glibc 2.34"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.serving.sglang.plugins.module_utils import nvml_reader, spec
-from ansible_collections.serving.sglang.plugins.module_utils.checks import toolchain_probe, toolchain_readings
+from ansible_collections.serving.sglang.plugins.module_utils.checks import (
+    service_view,
+    toolchain_probe,
+    toolchain_readings,
+)
 from ansible_collections.serving.sglang.plugins.module_utils.checks.cuda_roots import (
     candidates,
     parse_includes,
@@ -393,6 +398,31 @@ def test_no_driver_is_something_else_than_one_that_does_not_answer(
         read_driver()
 
 
+def test_what_the_service_cannot_get_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_view, "TEMPORARY", {f"{tmp_path}/home": "hidden"})
+    monkeypatch.setattr(service_view, "folders_above", lambda place: [str(Path(place).parent)])
+    for folder, mode in (("home", 0o755), ("open", 0o755), ("closed", 0o700)):
+        program(tmp_path / folder / "python", "")
+        (tmp_path / folder).chmod(mode)
+    (tmp_path / "open" / "link").symlink_to(tmp_path / "home" / "python")
+    names = ("home/python", "open/python", "closed/python", "open/link", "none/python")
+    found = service_view.out_of_reach([f"{tmp_path}/{name}" for name in names], "no-such-user")
+    assert [(each.path, each.why) for each in found] == [
+        (f"{tmp_path}/home/python", "hidden"),
+        (f"{tmp_path}/closed/python", f"{tmp_path}/closed may not be entered (mode 0700)"),
+        (f"{tmp_path}/open/link", "hidden"),
+    ]
+    mine = pwd.getpwuid(os.getuid()).pw_name
+    assert service_view.out_of_reach([f"{tmp_path}/closed/python"], mine) == ()
+
+
+def test_system_interpreters_are_within_reach() -> None:
+    assert service_view.out_of_reach(["/usr/bin/env", "/bin/sh"], "nobody") == ()
+    assert service_view.is_in_home("/root/x")
+    assert not service_view.is_in_home("/rootless/x")
+    assert list(service_view.folders_above("/usr/lib/x")) == ["/usr", "/usr/lib"]
+
+
 # The whole.
 
 
@@ -429,6 +459,9 @@ def test_each_environment_is_asked_once_and_containers_never() -> None:
     assert list(asked.values()) == [["a", "b"], ["c"], ["d"]]
     assert [each.python for each in asked] == [f"/opt/sglang/0.5.{n}/bin/python" for n in (22, 23, 23)]
     assert [each.device for each in asked] == ["cuda", "cuda", "cpu"]
+    assert [each.homes_hidden for each in asked] == [True, True, True]
+    named = [{"name": "f", "version": "0.5.23", "model": "/home/models/x"}]
+    assert [each.homes_hidden for each in environments_of({"instances": named})] == [False]
     assert examine({"instances": [instances[-1]]}) == {"readings": {"environments": []}, "findings": []}
 
 
