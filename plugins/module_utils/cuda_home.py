@@ -203,7 +203,8 @@ def plan(
     for name, directory in ((NVCC, "bin"), (NVVM, "nvvm")):
         root = by_name[name].root
         _take(entries, root, roots[root].files, f"{directory}/")
-    own = list(dict.fromkeys(part.root for part in parts))
+    # NVRTC may be the one of torch, beside a compiler of another release that nothing else is taken of.
+    own = list(dict.fromkeys(part.root for part in parts if part.name in (*_ONE_RELEASE, CCCL)))
     others = [root for root in roots if root not in own]
     for root in own + others:
         files = roots[root].files

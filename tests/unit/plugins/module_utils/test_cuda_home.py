@@ -288,6 +288,8 @@ def test_headers_of_other_wheels_but_not_of_another_compiler(tmp_path: Path) -> 
     site, beside = tmp_path / "site", tmp_path / "beside"
     install(site, "13.4", nvidia_cuda_runtime="13.0")
     (site / "nvidia/cu13/include/crt/new_in_13_4.h").write_text("")
+    (site / "nvidia/cu13/lib/libnvrtc.so.13").write_text("")
+    (site / "nvidia_cuda_nvrtc-13.0.88.dist-info").mkdir()
     record = site / "nvidia_cuda_crt-13.4.88.dist-info" / "RECORD"
     record.write_text(record.read_text() + "nvidia/cu13/include/crt/new_in_13_4.h,,\n")
     install(beside, "13.0")
@@ -301,6 +303,7 @@ def test_headers_of_other_wheels_but_not_of_another_compiler(tmp_path: Path) -> 
     assert tree.entries["include/cublas_v2.h"].source.startswith(str(site))
     assert tree.entries["bin/nvcc"].source.startswith(str(beside))
     assert "include/crt/new_in_13_4.h" not in tree.entries
+    assert tree.entries["lib64/libnvrtc.so.13"].source == f"{site}/nvidia/cu13/lib/libnvrtc.so.13"
 
 
 def test_another_release_than_torch_is_noted(tmp_path: Path) -> None:
@@ -519,8 +522,16 @@ def test_absent(environment: Path) -> None:
 def test_absent_waits_for_those_that_were_started_with_it(environment: Path) -> None:
     home = change(environment).home
     assert home is not None
-    server = subprocess.Popen(["/bin/sleep", "60"], env={"CUDA_HOME": home})
+    server = subprocess.Popen(
+        ["/bin/sh", "-c", "echo started; read line"],
+        env={"CUDA_HOME": home},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     try:
+        # The kernel shows the environment of a process a moment after it has begun.
+        assert server.stdout is not None
+        server.stdout.readline()
         kept = change(environment, state="absent")
         assert not kept.changed
         assert kept.home is None
@@ -528,7 +539,7 @@ def test_absent_waits_for_those_that_were_started_with_it(environment: Path) -> 
         assert Path(home, "bin", "nvcc").exists()
     finally:
         server.kill()
-        server.wait()
+        server.communicate()
     assert change(environment, state="absent").changed
 
 
