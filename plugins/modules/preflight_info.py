@@ -31,7 +31,8 @@ options:
   instances:
     description:
       - The declared instances of the host, as O(serving.sglang.server_spec#module:instances), unchecked.
-      - Secrets have no bearing here. The filter P(serving.sglang.without_secrets#filter) puts stand-ins in their place.
+      - Secrets have no bearing here, only whether there is one. The filter P(serving.sglang.without_secrets#filter)
+        puts stand-ins in their place, so that they do not leave the controller.
     type: raw
     default: []
   defaults:
@@ -156,7 +157,6 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.serving.sglang.plugins.module_utils.checks.preflight import preflight
-from ansible_collections.serving.sglang.plugins.module_utils.redaction import redact
 
 
 def validate(options: dict[str, Any], values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -185,7 +185,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = {**module.params, "host_name": module.params["host_name"] or socket.gethostname()}
-    module.exit_json(changed=False, **redact(preflight(given, validate)))
+    module.exit_json(changed=False, **preflight(given, validate))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ Said = Reading[Union[T, None]]
 NOT_READ = Unknown("it was not read")
 _UNCORRECTED, _VOLATILE = 1, 0
 # nvmlGpuFabricState_t
+# Shorter than the limit of the reading, so that a command that hangs is ended and not left behind.
+SMI_LIMIT_S = 2.1
 _FABRIC_STATES = {0: "N/A", 1: "Not Started", 2: "In Progress", 3: "Completed"}
 # nvmlDeviceGpuRecoveryAction_t
 _RECOVERY_ACTIONS = {
@@ -83,7 +85,7 @@ class ListedCard:
 
 def read_health() -> Health:
     """The health by nvidia-smi."""
-    output = run_command(["nvidia-smi", "-q", "-x"], 2.4)
+    output = run_command(["nvidia-smi", "-q", "-x"], SMI_LIMIT_S)
     if output.code != 0:
         raise CouldNotTell(f"nvidia-smi failed with exit code {output.code}: {output.said}")
     return Health("nvidia-smi -q -x", parse_smi_xml(output.stdout))
@@ -289,7 +291,7 @@ def _uncorrectable(gpu: ElementTree.Element) -> Said[int]:
 
 def read_list() -> tuple[ListedCard, ...]:
     """The cards and their MIG devices by the UUIDs that an instance may declare."""
-    output = run_command(["nvidia-smi", "-L"], 2.4)
+    output = run_command(["nvidia-smi", "-L"], SMI_LIMIT_S)
     if output.code != 0:
         raise CouldNotTell(f"nvidia-smi -L failed with exit code {output.code}: {output.said}")
     return parse_list(output.stdout)

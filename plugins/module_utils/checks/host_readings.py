@@ -148,7 +148,7 @@ def read_cards() -> Cards:
     except nvml_reader.NvmlUnavailable:
         read = gather(
             {
-                "gpus": Reader(lambda: with_ours(gpu_readings.read()), CARDS_S),
+                "gpus": Reader(lambda: with_ours(gpu_readings.read(smi_limit_s=card_health.SMI_LIMIT_S)), CARDS_S),
                 "health": Reader(card_health.read_health, CARDS_S),
                 "listed": Reader(card_health.read_list, CARDS_S),
             }

@@ -12,11 +12,19 @@ from typing import Any
 from .. import fraction_plan, gpu_readings
 from ..finding import UNKNOWN
 from ..instance_memory import plan_options
+from ..kv_cell import WillNotStart
 from ..machine import Readings
 from .memory_kinds import DOUBTFUL, NO_POOL, NOT_PREDICTED
 
+# Within the limit of the area.
+SMI_LIMIT_S = 2.0
 
-def examine(params: Mapping[str, Any], read: Callable[[], Readings] = gpu_readings.read) -> dict[str, Any]:
+
+def _read() -> Readings:
+    return gpu_readings.read(smi_limit_s=SMI_LIMIT_S)
+
+
+def examine(params: Mapping[str, Any], read: Callable[[], Readings] = _read) -> dict[str, Any]:
     """Plan the memory of every instance that was resolved; `readings` has the prediction of each by its name."""
     findings: list[dict[str, Any]] = []
     plans: dict[str, Any] = {}
@@ -41,12 +49,14 @@ def _examine_one(instance: Mapping[str, Any], readings: Readings) -> tuple[dict[
         return {"unknown": reason}, [finding.as_dict()]
     try:
         asked = plan_options(desired, fraction_plan.AUTO if policy is None else policy, options, readings)
+        if asked.platform == "cuda" and not readings.cards:
+            raise ValueError("; ".join(["no card could be asked", *(one["text"] for one in readings.problems)]))
         result = fraction_plan.plan(asked)
+    except WillNotStart as error:
+        return {"lines": [str(error)]}, [NO_POOL.found(f"{name} does not start", str(error)).as_dict()]
     except ValueError as error:
-        finding = NOT_PREDICTED.found(
-            f"could not tell whether the memory suffices for {name}", str(error), severity=UNKNOWN
-        )
-        return {"unknown": str(error)}, [finding.as_dict()]
+        summary = f"could not tell whether the memory suffices for {name}"
+        return {"unknown": str(error)}, [NOT_PREDICTED.found(summary, str(error), severity=UNKNOWN).as_dict()]
     # On a processor the plan is a rough guess, and nothing is compiled by nvcc: only its clear refusals are said.
     on_card = result["capacity"]["platform"] != "cpu"
     found = [one for one in result["findings"] if on_card or one["id"] == "memory.host_limit"]

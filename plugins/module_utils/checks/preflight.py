@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import args_report, cuda_home, spec
+from ..redaction import redact, redact_text
 from ..release_difference import plain_release
 from . import args_area, declaration
 from .outcome import outcome_of
 from .preflight_kinds import NOT_LOOKED_AT
 from .reading import CouldNotTell, Reader, Unknown, gather
+from .stand_ins import without_secrets
 from .table import EXAMINERS
 
 Examine = Callable[[Mapping[str, Any]], "dict[str, Any]"]
@@ -47,12 +49,12 @@ def look(
     readings: dict[str, Any] = {}
     for area, result in results.items():
         if isinstance(result, Unknown):
-            readings[area] = {"unknown": result.reason}
+            readings[area] = {"unknown": redact_text(result.reason)}
             lost = NOT_LOOKED_AT.found(f"{area} was not looked at", result.reason)
             findings.append({**lost.as_dict(), "area": area})
             continue
-        readings[area] = result["readings"]
-        findings += [{**finding, "area": area} for finding in result["findings"]]
+        readings[area] = redact(result["readings"])
+        findings += [_without_read_secrets({**finding, "area": area}) for finding in result["findings"]]
     return {
         "findings": findings,
         "readings": readings,
@@ -61,8 +63,14 @@ def look(
     }
 
 
+def _without_read_secrets(finding: dict[str, Any]) -> dict[str, Any]:
+    """Evidence is quoted from the machine: command lines and files of others may be in it."""
+    return {**finding, "evidence": redact_text(str(finding.get("evidence") or ""))}
+
+
 def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict[str, Any]:
     """What the module preflight_info returns: its options as they were given, and how to bring values into types."""
+    params = {**params, **without_secrets({key: params.get(key) for key in ("instances", "defaults")})}
     release = plain_release(str(params.get("upgrade_to") or ""))
     name = str(params.get("host_name") or "")
     homes = _cuda_homes(params, release)
