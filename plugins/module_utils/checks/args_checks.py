@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..finding import Finding
-from ..redaction import redact_text
+from ..redaction import redact_values
 from . import args_combinations, args_config, args_flags, args_variables
 from .args_declared import Declared, declared, is_secret_variable
 from .args_flags import SECRET_ARGUMENTS, right_name
@@ -54,5 +54,5 @@ def secrets_of(what: Declared) -> set[str]:
 
 def _without(secrets: tuple[str, ...], finding: Finding) -> Finding:
     texts = (finding.summary, finding.evidence, finding.fix)
-    summary, evidence, fix = (redact_text(text, secrets) for text in texts)
+    summary, evidence, fix = (redact_values(text, secrets) for text in texts)
     return replace(finding, summary=summary, evidence=evidence, fix=fix)
