@@ -178,7 +178,7 @@ TOGETHER: dict[str, list[Any]] = {
     "pp-size": [None, None, None, None, 2],
     "dp-size": [None, None, None, 2],
     "attn-dp-size": [None, None, 2, 3],
-    "moe-dp-size": [None, None, None, None, 2, 3],
+    "moe-dp-size": [None, None, None, None, 5],
     "enable-dp-attention": [None, None, None, True],
     "nnodes": [None, None, 2, 3],
     "dist-init-addr": ["10.0.0.1:5000"],

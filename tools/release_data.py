@@ -4,7 +4,7 @@
 """Make the data of a release of SGLang out of its published wheel: flags and variables.
 
     python tools/release_data.py RELEASE --python ENVIRONMENT/bin/python [--wheel FILE | --installed]
-    python tools/release_data.py --drop RELEASE
+    python tools/release_data.py RELEASE --drop
 
 ENVIRONMENT is one in which the release can be imported: its own, or that of a near release. The wheel is downloaded
 by that environment's pip, unpacked into a temporary folder and put first on PYTHONPATH; what PYTHONPATH holds already
@@ -25,10 +25,10 @@ import re
 import subprocess
 import sys
 import tempfile
-import textwrap
 import warnings
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import python_text
@@ -60,7 +60,7 @@ FLAGS_COMMENT = """\
 """
 VARIABLES_COMMENT = """\
 # The variables of the oldest release. `former`: an older name that is still read. `direct`: read as a truth value
-# without the registry too. `unregistered`: named in the code, and not in the registry.
+# without the registry too. `unregistered`: named in the code, and not in the registry. `unread`: nothing reads it.
 """
 FLAGS_TAIL = """
 # release -> flag -> its row
@@ -116,26 +116,43 @@ def sources(package: pathlib.Path) -> Iterator[pathlib.Path]:
             yield path
 
 
-def names_in(package: pathlib.Path) -> tuple[set[str], set[str]]:
-    """The variables that the package names in its code, and those that it reads as truth values past its registry."""
-    named: set[str] = set()
-    direct: set[str] = set()
+@dataclass
+class Names:
+    """The variables that the package names in its code, in three ways.
+
+    `named`: as a text. `used`: as a text outside of the registry, or as a field of it. `direct`: read as a truth value
+    past the registry.
+    """
+
+    named: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+    direct: set[str] = field(default_factory=set)
+
+
+def names_in(package: pathlib.Path) -> Names:
+    found = Names()
     for path in sources(package):
+        texts: set[str] = set()
         if path.suffix == ".py":
             with warnings.catch_warnings(action="ignore"):
                 tree = ast.parse(path.read_bytes())
             for node in ast.walk(tree):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str) and NAME.fullmatch(node.value):
-                    named.add(node.value)
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    texts.add(node.value)
+                elif isinstance(node, ast.Attribute):
+                    found.used.add(node.attr)
                 elif isinstance(node, ast.Call) and node.args and _called(node) == "get_bool_env_var":
                     first = node.args[0]
                     if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                        direct.add(first.value)
+                        found.direct.add(first.value)
         elif path.suffix in NATIVE_SOURCES:
-            named.update(re.findall(f'"({NAME.pattern})"', path.read_text(errors="replace")))
+            texts.update(re.findall(r'"(\w+)"', path.read_text(errors="replace")))
         elif path.suffix == ".so":
-            named.update(match.decode() for match in re.findall(NAME.pattern.encode(), path.read_bytes()))
-    return named, direct
+            texts.update(match.decode() for match in re.findall(NAME.pattern.encode(), path.read_bytes()))
+        found.named.update(text for text in texts if NAME.fullmatch(text))
+        if path != package / "srt" / "environ.py":
+            found.used.update(texts)
+    return found
 
 
 def _called(node: ast.Call) -> str:
@@ -160,13 +177,16 @@ def data_of(found: dict[str, Any], package: pathlib.Path) -> dict[str, Any]:
         if "deprecated" in flags.get(flag, {}):
             flags[flag]["removed_after"] = date
     rows = dict(found["variables"])
-    named, direct = names_in(package)
+    names = names_in(package)
     formers = {row["former"] for row in rows.values() if "former" in row}
-    for name in sorted(named - set(rows) - set(found["retired"]) - formers):
-        # In a library a name runs into the text behind it.
+    for name in sorted(set(rows) - names.used):
+        # Others than SGLang's own are read by the libraries they belong to. In a library, text may follow a name.
+        if name.startswith("SGLANG_") and not any(one.startswith(name) for one in names.named - set(rows)):
+            rows[name] = {**rows[name], "unread": True}
+    for name in sorted(names.named - set(rows) - set(found["retired"]) - formers):
         if not any(name.startswith(known) for known in rows):
             rows[name] = {"unregistered": True}
-    for name in direct & set(rows):
+    for name in names.direct & set(rows):
         rows[name] = {"type": "bool", **rows[name], "direct": True}
     return {
         "flags": flags,
@@ -209,7 +229,7 @@ def present() -> dict[str, dict[str, Any]]:
 
 def one_line(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)}: {one_line(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{one_line(key)}: {one_line(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(one_line, value)) + "]"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
@@ -222,10 +242,10 @@ def mapping(value: dict[str, Any], depth: int = 0) -> str:
     inner = "    " * (depth + 1)
     text = "{\n"
     for key, row in value.items():
-        line = f"{inner}{json.dumps(key)}: {one_line(row)},\n"
+        line = f"{inner}{one_line(key)}: {one_line(row)},\n"
         if len(line) > python_text.WIDTH:
             long = _long(row, depth + 1) if isinstance(row, dict) else _pieces(row, depth + 1)
-            line = f"{inner}{json.dumps(key)}: {long},\n"
+            line = f"{inner}{one_line(key)}: {long},\n"
         text += line
     return text + "    " * depth + "}"
 
@@ -234,9 +254,9 @@ def _long(row: dict[str, Any], depth: int) -> str:
     inner = "    " * (depth + 1)
     text = "{\n"
     for key, item in row.items():
-        line = f"{inner}{json.dumps(key)}: {one_line(item)},\n"
+        line = f"{inner}{one_line(key)}: {one_line(item)},\n"
         if len(line) > python_text.WIDTH:
-            line = f"{inner}{json.dumps(key)}: {python_text.text(item, depth + 1)},\n"
+            line = f"{inner}{one_line(key)}: {python_text.text(item, depth + 1)},\n"
         text += line
     return text + "    " * depth + "}"
 
@@ -244,7 +264,12 @@ def _long(row: dict[str, Any], depth: int) -> str:
 def _pieces(text: str, depth: int) -> str:
     """A long text over several lines."""
     inner = "    " * (depth + 1)
-    lines = textwrap.wrap(text, python_text.WIDTH - len(inner) - 4, drop_whitespace=False, break_on_hyphens=False)
+    width = python_text.WIDTH - len(inner) - 4
+    lines = [""]
+    for word in re.findall(r"\S+\s*|\s+", text):
+        if lines[-1] and len(one_line(lines[-1] + word.rstrip())) > width:
+            lines.append("")
+        lines[-1] += word
     return "(\n" + "".join(f"{inner}{one_line(line)}\n" for line in lines) + "    " * depth + ")"
 
 

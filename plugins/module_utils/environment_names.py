@@ -13,7 +13,7 @@ from .release_rows import by_release
 _OLDEST = "0.5.22"
 
 # The variables of the oldest release. `former`: an older name that is still read. `direct`: read as a truth value
-# without the registry too. `unregistered`: named in the code, and not in the registry.
+# without the registry too. `unregistered`: named in the code, and not in the registry. `unread`: nothing reads it.
 _ROWS: dict[str, Any] = {
     "ASCEND_NPU_PHY_ID": {"type": "int", "default": -1},
     "DEEP_NORMAL_MODE_USE_INT8_QUANT": {"type": "bool", "default": False},
@@ -83,7 +83,7 @@ _ROWS: dict[str, Any] = {
     "SGLANG_CI_DISABLE_MOE_FUSED_FUNC": {"unregistered": True},
     "SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION": {"type": "int", "default": 4096},
     "SGLANG_CPU_OMP_THREADS_BIND": {"unregistered": True},
-    "SGLANG_CPU_QUANTIZATION": {"type": "bool", "default": False},
+    "SGLANG_CPU_QUANTIZATION": {"type": "bool", "default": False, "unread": True},
     "SGLANG_CPU_WORKERS": {"unregistered": True},
     "SGLANG_CRASH_ON_JIT_COMPILE": {"type": "bool", "default": False},
     "SGLANG_CRASH_ON_NUMA_BIND_FAILURE": {"type": "bool", "default": False},
@@ -94,7 +94,7 @@ _ROWS: dict[str, Any] = {
     "SGLANG_CUDA_COREDUMP_DIR": {"type": "str"},
     "SGLANG_CUSTOM_ALL_REDUCE_V2_MAX_SIZE_KB": {"type": "int", "default": 16384},
     "SGLANG_CUTE_AOT_CACHE_DIR": {"type": "str", "default": "computed"},
-    "SGLANG_DATA_PARALLEL_BUDGET_INTERVAL": {"type": "int", "default": 1},
+    "SGLANG_DATA_PARALLEL_BUDGET_INTERVAL": {"type": "int", "default": 1, "unread": True},
     "SGLANG_DEBUG_C128_ONLINE_GUARD": {"unregistered": True},
     "SGLANG_DEBUG_C128_ONLINE_NO_H2D": {"unregistered": True},
     "SGLANG_DEBUG_C128_ONLINE_SYNC_H2D": {"unregistered": True},
@@ -123,7 +123,7 @@ _ROWS: dict[str, Any] = {
     "SGLANG_DETOKENIZER_MAX_STATES": {"unregistered": True},
     "SGLANG_DFLASH_EAGER_DRAFT_SAMPLER": {"type": "bool", "default": False},
     "SGLANG_DG_CACHE_DIR": {"type": "str", "default": "computed"},
-    "SGLANG_DG_USE_NVRTC": {"type": "bool", "default": False},
+    "SGLANG_DG_USE_NVRTC": {"type": "bool", "default": False, "unread": True},
     "SGLANG_DIAG_BYPASS_HEALTH_GENERATE": {"type": "bool", "default": False},
     "SGLANG_DIFFUSION_MODEL_OVERLAY_REGISTRY": {"unregistered": True},
     "SGLANG_DISABLED_MODEL_ARCHS": {"type": "tuple", "default": []},
@@ -345,7 +345,7 @@ _ROWS: dict[str, Any] = {
     "SGLANG_FORCE_LEAN_GRID_CU_MULT": {"type": "float", "default": 1.0},
     "SGLANG_FORCE_MXFP8_BLOCK_CONVERT": {"type": "bool", "unregistered": True, "direct": True},
     "SGLANG_FORCE_MXFP8_BLOCK_CONVERT_DENSE": {"type": "bool", "default": False},
-    "SGLANG_FORCE_SHUTDOWN": {"type": "bool", "default": False},
+    "SGLANG_FORCE_SHUTDOWN": {"type": "bool", "default": False, "unread": True},
     "SGLANG_FORCE_STREAM_INTERVAL": {"type": "int", "default": 50},
     "SGLANG_FORWARD_UNKNOWN_TOOLS": {"type": "bool", "default": False},
     "SGLANG_FP4_IGNORED_LAYERS": {"type": "str", "default": ""},
@@ -416,13 +416,13 @@ _ROWS: dict[str, Any] = {
     "SGLANG_IS_FIRST_RANK_ON_NODE": {"type": "bool", "default": True},
     "SGLANG_IS_FLASHINFER_AVAILABLE": {"type": "bool", "default": True, "direct": True},
     "SGLANG_IS_IN_CI": {"type": "bool", "default": False},
-    "SGLANG_IS_IN_CI_AMD": {"type": "bool", "default": False},
+    "SGLANG_IS_IN_CI_AMD": {"type": "bool", "default": False, "unread": True},
     "SGLANG_JIT_BENCHMARK_DISABLE_LOG_BANDWIDTH": {"type": "bool", "default": False},
     "SGLANG_JIT_BENCHMARK_DISABLE_LOG_FLOPS": {"type": "bool", "default": False},
     "SGLANG_JIT_CACHE_DEBUG": {"type": "bool", "default": False},
     "SGLANG_JIT_CACHE_DIR": {"type": "str"},
     "SGLANG_JIT_CACHE_KEEP": {"type": "int"},
-    "SGLANG_JIT_DEEPGEMM_COMPILE_WORKERS": {"type": "int", "default": 4},
+    "SGLANG_JIT_DEEPGEMM_COMPILE_WORKERS": {"type": "int", "default": 4, "unread": True},
     "SGLANG_JIT_DEEPGEMM_FAST_WARMUP": {"type": "bool", "default": False},
     "SGLANG_JIT_DEEPGEMM_PRECOMPILE": {"type": "bool", "default": True},
     "SGLANG_JIT_FORCE_RECOMPILE": {"type": "bool", "default": False},
@@ -546,11 +546,11 @@ _ROWS: dict[str, Any] = {
     "SGLANG_NCCL_ALL_GATHER_IN_OVERLAP_SCHEDULER_SYNC_BATCH": {"type": "bool", "default": False},
     "SGLANG_NCCL_SO_PATH": {"unregistered": True},
     "SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS": {"type": "int", "default": 600},
-    "SGLANG_NGRAM_FORCE_GREEDY_VERIFY": {"type": "bool", "default": False},
+    "SGLANG_NGRAM_FORCE_GREEDY_VERIFY": {"type": "bool", "default": False, "unread": True},
     "SGLANG_NIXL_EP_BF16_DISPATCH": {"type": "bool", "default": False},
     "SGLANG_NIXL_EP_NUM_MAX_DISPATCH_TOKENS_PER_RANK": {"type": "int", "default": 128},
     "SGLANG_NPU_DISABLE_ACL_FORMAT_WEIGHT": {"type": "bool", "default": False},
-    "SGLANG_NPU_DSV4_DEEPEP_LL_DISPATCH_QUANT_MODE": {"type": "str", "default": "mxfp8"},
+    "SGLANG_NPU_DSV4_DEEPEP_LL_DISPATCH_QUANT_MODE": {"type": "str", "default": "mxfp8", "unread": True},
     "SGLANG_NPU_ENABLE_SPARSE_KV_OFFLOAD": {"type": "bool", "default": False},
     "SGLANG_NPU_FINE_GRAINED_MOE_DUAL_STREAM": {"type": "bool", "default": False},
     "SGLANG_NPU_FORWARD_NATIVE_GELUTANH": {"type": "bool", "default": False},
@@ -752,32 +752,32 @@ _ROWS: dict[str, Any] = {
     "SGLANG_STAGING_USE_TORCH": {"type": "bool", "default": False},
     "SGLANG_SWA_EVICTION_INTERVAL": {"type": "int", "default": 128},
     "SGLANG_SYMM_MEM_PREALLOC_GB_SIZE": {"type": "int", "default": -1},
-    "SGLANG_SYNC_TOKEN_IDS_ACROSS_TP": {"type": "bool", "default": False},
+    "SGLANG_SYNC_TOKEN_IDS_ACROSS_TP": {"type": "bool", "default": False, "unread": True},
     "SGLANG_TBO_DEBUG": {"type": "bool", "default": False, "direct": True},
     "SGLANG_TCP_STORE_PORT": {"type": "int", "default": 29600},
     "SGLANG_TEST_CRASH_AFTER_STREAM_OUTPUTS": {"type": "int", "default": 0},
     "SGLANG_TEST_DISAGG_FAILURE_PROB": {"type": "float", "default": 0.0},
     "SGLANG_TEST_FORCE_OPTIMISTIC_PREFILL_RETRY_PROB": {"type": "float", "default": 0.0},
     "SGLANG_TEST_MAMBA_LAZY_ALLOC_FAIL": {"type": "bool", "default": False},
-    "SGLANG_TEST_MAX_RETRY": {"type": "int"},
-    "SGLANG_TEST_METRICS_FILE": {"type": "str"},
-    "SGLANG_TEST_PD_DISAGG_BACKEND": {"type": "str", "default": "mooncake"},
-    "SGLANG_TEST_PD_DISAGG_DEVICES": {"type": "str"},
+    "SGLANG_TEST_MAX_RETRY": {"type": "int", "unread": True},
+    "SGLANG_TEST_METRICS_FILE": {"type": "str", "unread": True},
+    "SGLANG_TEST_PD_DISAGG_BACKEND": {"type": "str", "default": "mooncake", "unread": True},
+    "SGLANG_TEST_PD_DISAGG_DEVICES": {"type": "str", "unread": True},
     "SGLANG_TEST_RAGGED_VERIFY_FORCE_UNIFORM_CAPTURE": {"type": "bool", "default": False},
     "SGLANG_TEST_REQUEST_TIME_STATS": {"type": "bool", "default": False, "direct": True},
     "SGLANG_TEST_RETRACT": {"type": "bool", "default": False},
     "SGLANG_TEST_RETRACT_INTERVAL": {"type": "int", "default": 3},
     "SGLANG_TEST_RETRACT_NO_PREFILL_BS": {"type": "int", "default": 2147483648},
     "SGLANG_TEST_SCRIPTED_RUNTIME": {"type": "bool", "default": False},
-    "SGLANG_TEST_SCRIPTED_RUNTIME_IPC_ADDR": {"type": "str"},
-    "SGLANG_TEST_SCRIPTED_RUNTIME_OUT_OF_BAND_ERROR_PATH": {"type": "str"},
-    "SGLANG_TEST_SCRIPTED_RUNTIME_SYS_PATH_ENTRY": {"type": "str"},
-    "SGLANG_TEST_SKIP_CACHE_HIT_ASSERT": {"type": "bool", "default": False},
+    "SGLANG_TEST_SCRIPTED_RUNTIME_IPC_ADDR": {"type": "str", "unread": True},
+    "SGLANG_TEST_SCRIPTED_RUNTIME_OUT_OF_BAND_ERROR_PATH": {"type": "str", "unread": True},
+    "SGLANG_TEST_SCRIPTED_RUNTIME_SYS_PATH_ENTRY": {"type": "str", "unread": True},
+    "SGLANG_TEST_SKIP_CACHE_HIT_ASSERT": {"type": "bool", "default": False, "unread": True},
     "SGLANG_TEST_STUCK_DETOKENIZER": {"type": "float", "default": 0},
     "SGLANG_TEST_STUCK_DP_CONTROLLER": {"type": "float", "default": 0},
     "SGLANG_TEST_STUCK_SCHEDULER_INIT": {"type": "float", "default": 0},
     "SGLANG_TEST_STUCK_TOKENIZER": {"type": "float", "default": 0},
-    "SGLANG_TEST_TI2I_INPUT_IMAGE": {"type": "str"},
+    "SGLANG_TEST_TI2I_INPUT_IMAGE": {"type": "str", "unread": True},
     "SGLANG_TIMEOUT_KEEP_ALIVE": {"type": "int", "default": 5},
     "SGLANG_TONIC_PAYLOAD": {"unregistered": True},
     "SGLANG_TOOL_STRICT_LEVEL": {"type": "int", "default": 0},
@@ -815,7 +815,7 @@ _ROWS: dict[str, Any] = {
     "SGLANG_USE_CUDA_IPC_TRANSPORT": {"type": "bool", "default": False},
     "SGLANG_USE_CUSTOM_TRITON_KERNEL_CACHE": {"type": "bool", "default": False},
     "SGLANG_USE_DEEPGEMM_BMM": {"type": "bool", "default": False},
-    "SGLANG_USE_DYNAMIC_MXFP4_LINEAR": {"type": "bool", "default": False},
+    "SGLANG_USE_DYNAMIC_MXFP4_LINEAR": {"type": "bool", "default": False, "unread": True},
     "SGLANG_USE_FIA_NZ": {"type": "bool", "unregistered": True, "direct": True},
     "SGLANG_USE_FUSED_PARALLEL_QKNORM": {"type": "bool", "unregistered": True, "direct": True},
     "SGLANG_USE_HND_KVCACHE": {"type": "bool", "default": False},
@@ -855,8 +855,10 @@ _CHANGES: dict[str, dict[str, Any]] = {
         "SGLANG_AMD_FLYDSL_MEGA_MOE_DECODE_MTPR": {"type": "int", "default": 0},
         "SGLANG_BATCH_TOKENIZER_OUTPUTS": {"type": "bool", "default": True},
         "SGLANG_COMPACTION_MAX_PAGES_PER_MOVE": {"type": "int", "default": 4096},
+        "SGLANG_CPU_QUANTIZATION": {"type": "bool", "default": False},
+        "SGLANG_DG_USE_NVRTC": {"type": "bool", "default": False},
         "SGLANG_DIFFUSION_TRITON_FAST_LAUNCH": {"unregistered": True},
-        "SGLANG_DISABLE_GFX1250_FP8_GEMM": {"type": "bool", "default": False},
+        "SGLANG_DISABLE_GFX1250_FP8_GEMM": {"type": "bool", "default": False, "unread": True},
         "SGLANG_DISABLE_MSA_V1_Q8KV4": {"type": "bool", "default": False},
         "SGLANG_DSPARK_ACCEPT_TAIL_MAX_BS": {"type": "int", "default": 0},
         "SGLANG_DSPARK_ACCEPT_TAIL_MIN_BS": {"type": "int", "default": 1},
@@ -928,7 +930,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
         "SGLANG_OPT_DSV41_TARGET_VERIFY_METADATA_GLUE": {"type": "bool", "default": False},
         "SGLANG_OPT_FLASHINFER_DRAFT_HOST_INDPTR": {"type": "bool", "default": False},
         "SGLANG_OPT_FLASHINFER_VERIFY_HOST_PLAN": {"type": "bool", "default": False},
-        "SGLANG_OPT_FLUX3_PRIMS_TS_TUNING_BUCKETS": {"type": "tuple", "default": []},
+        "SGLANG_OPT_FLUX3_PRIMS_TS_TUNING_BUCKETS": {"type": "tuple", "default": [], "unread": True},
         "SGLANG_OPT_MXFP4_DEFERRED_FINALIZED_SHAPE": {"type": "bool", "default": False},
         "SGLANG_OPT_SKIP_GLUED_REPLAY_VIEW": {"type": "bool", "default": False},
         "SGLANG_OPT_SM120_MTP_ROUTER_TOP22": {"type": "bool", "default": False},
@@ -949,7 +951,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
         "SGLANG_TEST_HICACHE_H2D_DELAY_CYCLES": {"type": "int", "default": 0},
         "SGLANG_USE_CUSTOM_ROUTER_SUM": {"type": "bool", "default": False, "former": "SGLANG_USE_TRITON_ROUTER_SUM"},
         "SGLANG_USE_DYNAMIC_MXFP4_LINEAR": None,
-        "SGLANG_USE_SAGE_ATTENTION_IMPL": {"type": "str", "default": ""},
+        "SGLANG_USE_SAGE_ATTENTION_IMPL": {"type": "str", "default": "", "unread": True},
         "SGLANG_XPU_LN_MOD_NUM_WARPS": {"type": "int", "default": 4},
         "SGLANG_ZMQ_ALLOWED_PEERS": {"type": "tuple", "default": []},
         "SGLANG_ZMQ_SOURCE_IP": {"type": "str"},
@@ -963,8 +965,8 @@ _CHANGES: dict[str, dict[str, Any]] = {
 _RETIRED: dict[str, Any] = {
     "SGLANG_DSPARK_FAST_SAMPLING": "DSpark draft sampling always uses Gumbel-max.",
     "SGLANG_DSPARK_FOLDED_SAMPLING": (
-        "A folded DSpark draft proposal samples; set SGLANG_DSPARK_USE_GREEDY_DRAFT=1 for an argmax-only draft, or "
-        "SGLANG_DSPARK_FOLDED_PROPOSAL=0 to keep the proposal out of the graph."
+        "A folded DSpark draft proposal samples; set SGLANG_DSPARK_USE_GREEDY_DRAFT=1 for an argmax-only draft, "
+        "or SGLANG_DSPARK_FOLDED_PROPOSAL=0 to keep the proposal out of the graph."
     ),
     "SGLANG_DSPARK_OPT_FUSED_GREEDY_MARKOV": (
         "A one-row step of SGLANG_DSPARK_USE_GREEDY_DRAFT on a vanilla markov head fuses the bias GEMV."
@@ -975,8 +977,8 @@ _RETIRED: dict[str, Any] = {
     ),
     "SGLANG_ENABLE_UNIFIED_RADIX_TREE": "The unified radix tree is the default tree cache now; unset this env.",
     "SGLANG_FLASHINFER_MNNVL_CUTEDSL_AR_FUSION": (
-        "Pass --flashinfer-allreduce-fusion-backend cutedsl instead. Without it an eligible model auto-enables the "
-        "legacy mnnvl backend rather than the CuTe DSL fusion."
+        "Pass --flashinfer-allreduce-fusion-backend cutedsl instead. Without it an eligible model auto-enables "
+        "the legacy mnnvl backend rather than the CuTe DSL fusion."
     ),
     "SGLANG_FLASHINFER_MNNVL_CUTEDSL_AR_FUSION_MAX_INSTANCES": (
         "One workspace per process is now an invariant, not a limit."

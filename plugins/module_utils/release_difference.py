@@ -172,7 +172,7 @@ def _variable_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
 
 
 def _reading(row: Mapping[str, Any]) -> str:
-    return ", ".join(part for part in ("unregistered", "direct") if row.get(part)) or "registered"
+    return ", ".join(part for part in ("unregistered", "direct", "unread") if row.get(part)) or "registered"
 
 
 def _retired_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
@@ -249,6 +249,8 @@ def _effect_on_variable(change: Change, is_set: bool, version: str) -> Effect | 
     if change.change in (REMOVED, RETIRED_NOW):
         note = f": {change.after}" if change.change == RETIRED_NOW and change.after else ""
         return Effect(change, said, WARNING, f"it does nothing any more{note}")
+    if change.change == KIND and "unread" in str(change.after):
+        return Effect(change, said, WARNING, "it does nothing any more: no code of the package reads it")
     if change.change == NO_LONGER_RETIRED and change.name not in VARIABLES[version]:
         return Effect(change, said, WARNING, "it does nothing, and SGLang does not even warn of it any more: remove it")
     if change.change == TYPE:

@@ -66,8 +66,8 @@ REMOVED = Kind(
 RETIRED = Kind(
     "env.retired",
     WARNING,
-    "a retired variable",
-    "SGLang warns when it is set, and does nothing else.",
+    "a retired or deprecated variable",
+    "SGLang warns when it is set. Most do nothing else; some are still read, and a later release will not.",
     "remove it, or use what took its place",
     "srt/environ.py: _DEPRECATED_ENVS",
 )
@@ -86,6 +86,14 @@ PREFIX = Kind(
     "SGLang copies it over the variable with the prefix SGLANG_, which may be set to something else, and warns.",
     "write the prefix SGLANG_",
     "srt/environ.py: _handle_deprecated_envs",
+)
+UNREAD = Kind(
+    "env.unread",
+    WARNING,
+    "a variable that is registered and that nothing reads",
+    "It does nothing, and nobody says so.",
+    "remove it",
+    _REGISTRY + "; no other code of the release names it",
 )
 VALUE = Kind(
     "env.value",
@@ -227,13 +235,30 @@ def read_at_all(declared: Declared) -> Iterator[Finding]:
         )
 
 
+@check(UNREAD)
+def read_by_nothing(declared: Declared) -> Iterator[Finding]:
+    for name, text in _names(declared):
+        right = _registered(name)
+        # Of this one a rule of its own says what it would have to be.
+        if right == "SGLANG_FORCE_SHUTDOWN" or right in declared.retired:
+            continue
+        if (declared.variables.get(right) or {}).get("unread"):
+            yield UNREAD.found(
+                f"environment {name} does nothing: SGLang {declared.table.version} registers it, and no code of the "
+                "package reads it",
+                declared.evidence(shown_variable(name, text)),
+            )
+
+
 @check(RETIRED)
 def retired(declared: Declared) -> Iterator[Finding]:
     for name, text in _names(declared):
         said = declared.retired.get(name)
         if said is not None:
+            # Some are still read: the registry has them too.
+            what = "is deprecated and still read" if name in declared.variables else "is retired and does nothing"
             yield RETIRED.found(
-                f"environment {name} is retired and does nothing" + (f": {said}" if said else ""),
+                f"environment {name} {what}" + (f": {said}" if said else ""),
                 declared.evidence(shown_variable(name, text)),
             )
 
@@ -350,6 +375,7 @@ CHECKS = (
     secrets,
     one_value,
     read_at_all,
+    read_by_nothing,
     retired,
     former_name,
     old_prefix,

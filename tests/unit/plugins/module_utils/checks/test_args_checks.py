@@ -420,6 +420,22 @@ FAULTS: list[tuple[dict[str, Any], str, str, str, str, str]] = [
         "",
     ),
     (
+        variables(SGLANG_JIT_DEEPGEMM_COMPILE_WORKERS=8),
+        OLD,
+        "env.unread",
+        WARNING,
+        "no code of the package reads",
+        "remove",
+    ),
+    (
+        variables(SGLANG_PREFILL_DELAYER_MAX_DELAY_PASSES=3),
+        OLD,
+        "env.retired",
+        WARNING,
+        "deprecated and still read",
+        "",
+    ),
+    (
         variables(SGLANG_AITER_MLA_DCP_DECODE_BACKEND="asm"),
         OLD,
         "env.former_name",
