@@ -6,13 +6,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ansible_collections.serving.sglang.plugins.module_utils.checks import ignore_list, stand_ins
 from ansible_collections.serving.sglang.plugins.module_utils.checks.table import KINDS
+
+# What stands for an option that is left out until a task is run, before ansible-core 2.19.
+OMITTED = "__omit_place_holder__"
+
+
+def _without_omitted(value):
+    if isinstance(value, Mapping):
+        return {key: _without_omitted(item) for key, item in value.items() if not str(item).startswith(OMITTED)}
+    return value
 
 
 def without_secrets(declared):
     """The declarations with a stand-in for each secret."""
-    return stand_ins.without_secrets(declared)
+    return stand_ins.without_secrets(_without_omitted(declared))
 
 
 def ignore_problems(lists):
