@@ -192,8 +192,8 @@ def data_of(found: dict[str, Any], package: pathlib.Path) -> dict[str, Any]:
         "flags": flags,
         "yaml": found["yaml"],
         "graph_keys": found["graph_keys"],
-        "variables": dict(sorted(rows.items())),
-        "retired": dict(sorted(found["retired"].items())),
+        "variables": rows,
+        "retired": found["retired"],
     }
 
 
@@ -319,7 +319,8 @@ def write(releases: dict[str, dict[str, Any]]) -> None:
     key = _module("release_rows").release_key
     ordered = {release: releases[release] for release in sorted(releases, key=key)}
     for data in ordered.values():
-        data["flags"] = dict(sorted(data["flags"].items()))
+        for what in ("flags", "variables", "retired"):
+            data[what] = dict(sorted(data[what].items()))
     (TARGETS / "server_flags.py").write_text(flags_text(ordered))
     (TARGETS / "environment_names.py").write_text(variables_text(ordered))
 
