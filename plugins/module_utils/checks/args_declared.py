@@ -127,6 +127,14 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def _count(value: Any) -> int:
+    """A number of nodes; one where none can be read."""
+    try:
+        return int(value or 1)
+    except (TypeError, ValueError):
+        return 1
+
+
 def declared(instance: Mapping[str, Any], release: str) -> Declared:
     """What is declared by an instance.
 
@@ -156,7 +164,7 @@ def declared(instance: Mapping[str, Any], release: str) -> Declared:
         port=port if isinstance(port, int) else None,
         model=_text(instance.get("model") or merged.get("model-path")),
         served_name=_text(merged.get("served-model-name") or instance.get("served_model_name")),
-        nnodes=int(instance.get("nnodes") or 1),
+        nnodes=_count(instance.get("nnodes")),
         words=words,
         arguments=merged,
     )
