@@ -18,8 +18,7 @@ description:
   - Only what a declared runtime needs is asked for. Where every instance is native, nothing is.
   - A daemon that does not answer is no engine that is missing, and a specification that cannot be read is no missing
     one. What could not be read is reported with the severity V(unknown) and the reason. It is never taken for fine.
-  - Podman is asked for its version and its containers, and never for C(podman info), which makes its storage where
-    there is none.
+  - Podman is asked for its containers and images only where it has storage, which it would make otherwise.
   - C(nvidia-smi -L) is run inside a container only where its unit names no card.
 author:
   - serving.sglang contributors (@serving-sglang)

@@ -244,6 +244,8 @@ def read_docker() -> Engine:
 def docker_of(info: Mapping[str, Any], complaint: str = "") -> Engine:
     """From what `docker info` says."""
     client = info.get("ClientInfo") or {}
+    if "host" in info and "store" in info:
+        complaint, info = "the program docker is a stand-in that calls podman (package podman-docker)", {}
     errors = [str(error) for error in info.get("ServerErrors") or ()]
     if errors or not info.get("ServerVersion"):
         reason = "; ".join(errors) or _last_line(complaint) or "the daemon said nothing"
@@ -292,27 +294,27 @@ def _last_line(text: str) -> str:
 
 
 def read_podman() -> Engine:
-    """podman. Its `info` would make its storage where there is none yet, so it is asked for the version only."""
-    what = "podman version"
+    """podman, by `--version`: its subcommands make its storage where there is none yet, also the one named version."""
     try:
-        output = run_command([PODMAN, "version", "--format", "json"], COMMAND_S)
+        output = run_command([PODMAN, "--version"], COMMAND_S)
     except CouldNotTell as error:
         if _is_missing(error):
             return Engine(PODMAN, installed=False)
         raise
-    return podman_of(_json(output, what), os.geteuid() != 0)
+    return podman_of(output.stdout, os.geteuid() != 0)
 
 
-def podman_of(said: Mapping[str, Any], rootless: bool) -> Engine:
-    """From what `podman version` says."""
-    version = (said.get("Client") or {}).get("Version")
-    if not version:
-        raise CouldNotTell("`podman version` names no version")
-    return Engine(PODMAN, installed=True, version=str(version), rootless=rootless)
+def podman_of(said: str, rootless: bool) -> Engine:
+    """From what `podman --version` says."""
+    match = _PODMAN_VERSION.search(said)
+    if match is None:
+        raise CouldNotTell(f"`podman --version` said {said[:200]!r}")
+    return Engine(PODMAN, installed=True, version=match[1], rootless=rootless)
 
 
 # --- NVIDIA ---------------------------------------------------------------------------------------------------------
 
+_PODMAN_VERSION = re.compile(r"podman version (\d\S*)")
 _TOOLKIT_VERSION = re.compile(r"version (\d+\.\d+\.\d+\S*)")
 _MODE = re.compile(r'^\s*mode\s*=\s*"([^"]*)"', re.MULTILINE)
 _SECTION = re.compile(r"^\s*\[([^]]+)\]\s*$", re.MULTILINE)
@@ -467,8 +469,8 @@ def running_of(text: str, engine: str) -> list[tuple[Running, str]]:
 
 def _running(one: Mapping[str, Any], engine: str) -> Running:
     host = one.get("HostConfig") or {}
-    requests = host.get("DeviceRequests") or []
-    devices = [str((device or {}).get("PathOnHost") or "") for device in host.get("Devices") or ()]
+    requests, given = host.get("DeviceRequests") or [], host.get("Devices") or []
+    devices = [f"{(device or {}).get('PathOnHost')} {(device or {}).get('PathInContainer')}" for device in given]
     environment = dict(entry.partition("=")[::2] for entry in (one.get("Config") or {}).get("Env") or ())
     visible = environment.get("NVIDIA_VISIBLE_DEVICES", "")
     by_runtime = host.get("Runtime") == "nvidia" and visible not in ("", "void", "none")

@@ -32,6 +32,8 @@ class Understands:
 # In the order of releases. A loader of CDI refuses a specification that is newer, and one with fields it does not know.
 UNDERSTANDS: tuple[Understands, ...] = (
     Understands("podman", (4, 1), (0, 5, 0), "CDI's library of its time", sure=False),
+    Understands("podman", (4, 3), (0, 5, 0), "tried with 4.3.1: 0.5.0 is read, 0.6.0 refused"),
+    Understands("podman", (4, 4), (0, 5, 0), "CDI's library of its time", sure=False),
     Understands("podman", (4, 9), (0, 6, 0), "NVIDIA/nvidia-container-toolkit#1860: 0.7.0 is refused by 4.9.3"),
     Understands("podman", (5, 1), (0, 7, 0), "NVIDIA's release notes of toolkit 1.19.1"),
     Understands("podman", (5, 3), (0, 8, 0), "its go.mod: container-device-interface v0.8.0", sure=False),

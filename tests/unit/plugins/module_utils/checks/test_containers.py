@@ -402,7 +402,8 @@ def test_of_an_engine_that_is_not_there_nothing_is_called_fine() -> None:
 
 @pytest.mark.parametrize(
     ("engine", "version", "highest"),
-    [("podman", (3, 4), None), ("podman", (4, 9, 3), (0, 6, 0)), ("podman", (5, 0, 3), (0, 6, 0)),
+    [("podman", (3, 4), None), ("podman", (4, 3, 1), (0, 5, 0)), ("podman", (4, 9, 3), (0, 6, 0)),
+     ("podman", (5, 0, 3), (0, 6, 0)),
      ("podman", (5, 1), (0, 7, 0)), ("docker", (24, 0, 7), None), ("docker", (26, 1, 0), (0, 7, 0))],
 )  # fmt: skip
 def test_what_an_engine_reads(engine: str, version: tuple[int, ...], highest: tuple[int, ...] | None) -> None:
@@ -467,6 +468,28 @@ def test_a_daemon_that_does_not_answer_is_not_a_missing_docker() -> None:
         assert finding.severity == "unknown"
 
 
+def test_a_stand_in_of_podman_is_no_docker() -> None:
+    docker = container_readings.docker_of({"host": {"arch": "amd64"}, "store": {}, "version": {"Version": "4.9.3"}})
+    (finding,) = found(host(docker=docker), "docker.daemon_unreachable")
+    assert "podman-docker" in finding.evidence
+
+
+def test_podman_is_not_made_to_make_its_storage(commands: Ran, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(container_readings, "PODMAN_STORAGE", str(tmp_path / "none"))
+    monkeypatch.setattr(container_readings.os, "geteuid", lambda: 0)
+    asked: list[list[str]] = []
+
+    def run(argv: list[str], limit_s: float, **_more: Any) -> Output:
+        asked.append(argv)
+        return said("podman version 5.4.2\n")
+
+    monkeypatch.setattr(container_readings, "run_command", run)
+    containers = container_readings.read_containers([{**SERVER, "runtime": "podman"}])
+    assert [argv for argv in asked if argv[0] == "podman"] == [["podman", "--version"]]
+    assert containers.running == ()
+    assert isinstance(containers.images[SERVER["image"]], Unknown)
+
+
 Ran = Callable[[dict[str, Output]], None]
 
 
@@ -492,17 +515,14 @@ def said(text: str, code: int = 0, complaint: str = "") -> Output:
 
 
 def test_engines_that_are_there_garbled_or_missing(commands: Ran) -> None:
-    commands({"podman version": said('{"Client": {"Version": "4.9.3", "APIVersion": "4.9.3"}}')})
+    commands({"podman --version": said("podman version 4.9.3\n")})
     assert container_readings.read_podman().version == "4.9.3"
     assert container_readings.read_docker() == Engine("docker", installed=False)
     assert container_readings.read_toolkit() == ContainerToolkit(False)
-    commands({"podman version": said("Error: cannot"), "docker info": said("[]"), "nvidia-ctk": said("?")})
+    commands({"podman --version": said("Error: cannot", 125), "docker info": said("[]"), "nvidia-ctk": said("?")})
     for read in (container_readings.read_podman, container_readings.read_docker, container_readings.read_toolkit):
         with pytest.raises(CouldNotTell):
             read()
-    commands({"podman version": said('{"Client": {}}')})
-    with pytest.raises(CouldNotTell):
-        container_readings.read_podman()
 
 
 def test_the_toolkit_and_its_mode(commands: Ran, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -581,6 +601,16 @@ def test_running_containers_with_cards(commands: Ran, tmp_path: Path) -> None:
     assert isinstance(by_runtime.allowed, Unknown)
     findings = found(host(running=running), "container.lost_cards")
     assert [finding.summary.split()[1] for finding in findings] == ["legacy"]
+
+
+def test_a_container_of_podman_with_a_card(commands: Ran, tmp_path: Path) -> None:
+    # As podman 4.3.1 said it of a device that a CDI specification names.
+    device = {"PathOnHost": "/dev/null", "PathInContainer": "/dev/nvidia0", "CgroupPermissions": ""}
+    commands({"podman inspect": said(json.dumps([container("sglang-b", "ff", Devices=[device])]))})
+    ((running, identity),) = container_readings.running_of(
+        container_readings.run_command(["podman", "inspect"], 1).stdout, "podman"
+    )
+    assert (running.name, identity, running.by_cdi) == ("sglang-b", "ff", True)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '[{"Id": "x"}]', "null"])
