@@ -32,19 +32,21 @@ INSTANCE = {
     "environment": {"PYTHONPATH": "/opt/sglang/0.5.22/stubs", "SGLANG_USE_CPU_ENGINE": "1"},
     "arguments": {"device": "cpu", "max-running-requests": 16, "max-queued-requests": 16, "max-total-tokens": 65536},
 }
-VARIABLES = {
-    "sglang_server_version": "0.5.22",
-    "sglang_server_output_cap_tokens": 2500,
-    "sglang_server_slowest_tokens_per_s": 50,
-    "sglang_server_instances": [INSTANCE],
-    # A host that does not answer is told within seconds.
-    "ansible_ssh_timeout": 4,
-}
 # What a test host has by the way it is made.
 ACCEPTED = [
     {"id": "python.headers_missing", "reason": "the image has none, and nothing is compiled", "until": "2099-12-31"},
     {"id": "clock.unsynchronised", "reason": "the clock is that of the machine", "until": "2099-12-31"},
 ]
+BROKEN = {**INSTANCE, "model": "/srv/models/none"}
+VARIABLES = {
+    "sglang_server_version": "0.5.22",
+    "sglang_server_output_cap_tokens": 2500,
+    "sglang_server_slowest_tokens_per_s": 50,
+    "sglang_server_instances": [INSTANCE],
+    "sglang_preflight_ignore": ACCEPTED,
+    # A host that does not answer is told within seconds.
+    "ansible_ssh_timeout": 4,
+}
 
 
 class Run:
@@ -102,19 +104,19 @@ def fleet() -> Iterator[None]:
 
 
 def test_a_host_that_differs_ends_with_2_and_names_what_to_do(tmp_path: Path) -> None:
-    run = in_time(tmp_path)
+    run = in_time(tmp_path, sglang_server_instances=[BROKEN])
     assert run.status == 2, run.printed
     assert run.report["outcome"] == "differs"
     for host in ("h1", "h2"):
-        assert run.found(host, "error") == {"python.headers_missing"}, run.printed
-    # The one finding of both hosts is printed once, with a line to paste.
-    assert run.printed.count("error  h1, h2 (main)  python.headers_missing") == 1
-    assert "apt-get install" in run.printed
+        assert run.found(host, "error") == {"declaration.model_missing"}, run.printed
+    # The one finding of both hosts is printed once, with what to do.
+    assert run.printed.count("error  h1, h2 (main)  declaration.model_missing") == 1
+    assert "  fix:  put the model there" in run.printed
     assert "changed=0" in run.printed
 
 
 def test_what_machines_read(tmp_path: Path) -> None:
-    run = in_time(tmp_path, sglang_preflight_ignore=ACCEPTED[1:])
+    run = in_time(tmp_path, sglang_server_instances=[BROKEN])
     suites = ElementTree.parse(run.junit).getroot().findall("testsuite")
     assert [suite.get("name") for suite in suites] == ["h1", "h2"]
     for suite in suites:
@@ -124,15 +126,27 @@ def test_what_machines_read(tmp_path: Path) -> None:
     assert areas == {"declaration", "arguments", "memory", "toolchain", "caches", "host", "container"}
 
 
-def test_an_ignore_list_makes_it_clean_and_an_expired_entry_does_not(tmp_path: Path) -> None:
-    run = in_time(tmp_path, sglang_preflight_ignore=ACCEPTED)
+def test_a_host_that_is_clean_ends_with_0(tmp_path: Path) -> None:
+    run = in_time(tmp_path)
     assert run.status == 0, run.printed
     assert run.report["outcome"] == "clean"
-    assert "until 2099-12-31: the image has none, and nothing is compiled" in run.printed
-    expired = [{**ACCEPTED[0], "until": "2020-01-01"}, ACCEPTED[1]]
-    run = in_time(tmp_path, sglang_preflight_ignore=expired)
+    assert run.found("h1", "error", "unknown") == set()
+    assert "until 2099-12-31: the clock is that of the machine" in run.printed
+
+
+def test_an_ignored_finding_does_not_count_and_an_expired_one_does(tmp_path: Path) -> None:
+    known = [
+        {"id": name, "reason": "the disk comes on Monday", "until": "2099-12-31", "host": "h1"}
+        for name in ("declaration.model_missing", "memory.not_predicted")
+    ]
+    run = in_time(tmp_path, sglang_server_instances=[BROKEN], sglang_preflight_ignore=[*ACCEPTED, *known])
+    assert run.report["hosts"]["h1"]["outcome"] == "clean", run.printed
+    assert run.report["hosts"]["h2"]["outcome"] == "differs", run.printed
     assert run.status == 2
-    assert "ended on 2020-01-01 (the image has none, and nothing is compiled): it counts again" in run.printed
+    expired = [{**known[0], "until": "2020-01-01"}, known[1]]
+    run = in_time(tmp_path, sglang_server_instances=[BROKEN], sglang_preflight_ignore=[*ACCEPTED, *expired])
+    assert run.found("h1", "error") == {"declaration.model_missing"}
+    assert "ended on 2020-01-01 (the disk comes on Monday): it counts again" in run.printed
 
 
 def test_an_ignore_list_that_hides_what_nobody_accepted_is_refused_before_any_host(tmp_path: Path) -> None:
@@ -146,29 +160,31 @@ def test_an_ignore_list_that_hides_what_nobody_accepted_is_refused_before_any_ho
 
 
 def test_one_host_of_the_fleet_and_check_mode(tmp_path: Path) -> None:
-    run = in_time(tmp_path, "--limit", "h2", "--check", sglang_preflight_ignore=ACCEPTED)
+    run = in_time(tmp_path, "--limit", "h2", "--check")
     assert run.status == 0, run.printed
     assert list(run.report["hosts"]) == ["h2"]
-    run = in_time(tmp_path, "--limit", "h2", "--check")
+    run = in_time(tmp_path, "--limit", "h2", "--check", sglang_server_instances=[BROKEN])
     assert run.status == 2
-    assert run.found("h2", "error") == {"python.headers_missing"}
+    assert run.found("h2", "error") == {"declaration.model_missing"}
 
 
 def test_a_second_run_says_the_same(tmp_path: Path) -> None:
-    first, second = in_time(tmp_path, "--limit", "h1"), None
-    said = [(one["id"], one["severity"], one["summary"]) for one in first.report["hosts"]["h1"]["findings"]]
-    second = in_time(tmp_path, "--limit", "h1")
-    assert [(one["id"], one["severity"]) for one in second.report["hosts"]["h1"]["findings"]] == [
-        (name, severity) for name, severity, _summary in said
-    ]
+    said = []
+    for _time in range(2):
+        run = in_time(tmp_path, "--limit", "h1")
+        said.append([(one["id"], one["severity"]) for one in run.report["hosts"]["h1"]["findings"]])
+    assert said[0] == said[1]
 
 
 def test_an_ordinary_user_is_told_what_could_not_be_told(tmp_path: Path) -> None:
-    run = in_time(tmp_path, "--limit", "h1", ansible_user="ops", ansible_become=False)
+    hidden = [{**INSTANCE, "model": "/root/models/tiny"}]
+    run = in_time(tmp_path, "--limit", "h1", ansible_user="ops", ansible_become=False, sglang_server_instances=hidden)
     assert run.status == 2, run.printed
-    assert run.found("h1", "error") == {"python.headers_missing"}, run.printed
-    findings = run.report["hosts"]["h1"]["findings"]
-    assert all(one["evidence"] for one in findings if one["severity"] == "unknown")
+    (model,) = (one for one in run.report["hosts"]["h1"]["findings"] if one["id"] == "declaration.model_missing")
+    assert (model["severity"], model["evidence"]) == ("unknown", "/root/models/tiny: Permission denied")
+    assert in_time(tmp_path, "--limit", "h1", sglang_server_instances=hidden).found("h1", "error") == {
+        "declaration.model_missing"
+    }
 
 
 def test_a_wrong_declaration_is_a_finding_and_the_host_is_looked_at(tmp_path: Path) -> None:

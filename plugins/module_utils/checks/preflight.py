@@ -27,9 +27,10 @@ LIMIT_S = 2.6
 
 
 def look(
-    params: Mapping[str, Any], examiners: Mapping[str, Examine] = EXAMINERS, limit_s: float = LIMIT_S
+    params: Mapping[str, Any], examiners: Mapping[str, Examine] | None = None, limit_s: float = LIMIT_S
 ) -> dict[str, Any]:
     """The findings of all areas, each with its area, the readings and the seconds of each area, and the outcome."""
+    examiners = EXAMINERS if examiners is None else examiners
     elapsed: dict[str, float] = {}
 
     def timed(area: str, examine: Examine) -> Callable[[], dict[str, Any]]:
