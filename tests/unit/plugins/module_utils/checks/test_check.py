@@ -93,9 +93,7 @@ def test_no_reading_makes_it_crash_or_turns_unknown_into_ok(free: object, speed:
         assert worst(found) == UNKNOWN
 
 
-@pytest.mark.parametrize(
-    "severities", itertools.chain.from_iterable(itertools.permutations(SEVERITIES, n) for n in (1, 2, 3))
-)
+@pytest.mark.parametrize("severities", [some for n in (1, 2, 3) for some in itertools.permutations(SEVERITIES, n)])
 def test_the_worst_of_findings(severities: tuple[str, ...]) -> None:
     found = [Finding("a.b", severity, "") for severity in severities]
     assert worst(found) == max(severities, key=[OK, WARNING, UNKNOWN, ERROR].index)
