@@ -15,9 +15,10 @@ from xml.etree import ElementTree
 from ..finding import ERROR, OK, UNKNOWN, WARNING
 from ..report import table
 from . import ignore_list
+from .declaration import REFUSED
 from .ignore_list import Ignore
 from .outcome import outcome_of
-from .preflight_kinds import HOST_NOT_READ, HOST_UNREACHABLE
+from .preflight_kinds import HOST_NOT_READ, HOST_UNREACHABLE, NOT_LOOKED_AT
 
 SCHEMA = 1
 # A finding and the hosts that have the very same.
@@ -47,7 +48,7 @@ def make(
         state, findings = _found(host, result)
         marked, met_here = ignore_list.apply(findings, host, ignores.get(host, ()), today)
         met |= met_here
-        if state == "looked_at":
+        if state == "looked_at" and not _in_part(marked):
             looked_at.add(host)
         hosts[host] = {
             "state": state,
@@ -69,7 +70,8 @@ def make(
             **_counts(everything),
         },
         "hosts": hosts,
-        "unused_ignores": [one.as_dict() for one in _unused(ignores, met, looked_at)],
+        # What another release would not find says nothing about the one that runs.
+        "unused_ignores": [] if upgrade_to else [one.as_dict() for one in _unused(ignores, met, looked_at)],
     }
 
 
@@ -84,6 +86,12 @@ def _found(host: str, result: Mapping[str, Any]) -> tuple[str, Sequence[Mapping[
         lost = HOST_NOT_READ.found("the host was reached and could not be looked at", said)
         return "failed", [{**lost.as_dict(), "area": "preflight"}]
     return "looked_at", findings
+
+
+def _in_part(findings: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether parts of a host were not looked at, or declarations that others rest on were not understood."""
+    in_the_way = (NOT_LOOKED_AT.id, REFUSED.id)
+    return any(one.get("id") in in_the_way and one.get("severity") != OK for one in findings)
 
 
 def _counts(findings: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -172,6 +172,16 @@ def test_an_entry_is_not_called_unused_while_a_host_of_it_was_not_looked_at(lost
     assert made({"h1": looked_at(finding("ok")), "h2": lost}, [entry()])["unused_ignores"] == []
 
 
+@pytest.mark.parametrize("name", ["preflight.not_looked_at", "declaration.refused"])
+def test_an_entry_is_not_called_unused_where_a_part_was_not_looked_at(name: str) -> None:
+    assert made({"h1": looked_at(finding("ok"), finding("unknown", name))}, [entry()])["unused_ignores"] == []
+    assert made({"h1": looked_at(finding("ok"), finding("ok", name))}, [entry()])["unused_ignores"]
+
+
+def test_what_another_release_does_not_find_is_not_called_unused() -> None:
+    assert made({"h1": looked_at(finding("ok"))}, [entry()], upgrade_to="0.5.23")["unused_ignores"] == []
+
+
 def test_an_entry_for_a_host_outside_of_the_run_is_not_called_unused() -> None:
     assert made({"h1": looked_at(finding("ok"))}, [entry(host="h9")])["unused_ignores"] == []
 
