@@ -57,6 +57,8 @@ NOTHING_DECLARED = Kind(
 )
 DECLARATION_KINDS = (REFUSED, DOUBTFUL, MODEL_MISSING, NOTHING_DECLARED)
 
+# What rules that take typed values raise on others.
+WRONG_SHAPE = (TypeError, ValueError, AttributeError, KeyError, ArithmeticError)
 _OF_INSTANCE = re.compile(r"instance '([^']*)': (.*)", re.DOTALL)
 # Where no release is declared, the rest is read against the newest one whose data is here.
 NEWEST = list(RELEASES)[-1]
@@ -131,7 +133,7 @@ def _typed(
         elif value is not None:
             try:
                 values, errors = validate({str(key): options[str(key)]}, {str(key): value})
-            except (TypeError, ValueError, AttributeError):
+            except WRONG_SHAPE:
                 # What checks the types breaks itself on some shapes of a nested option.
                 values, errors = {}, [f"'{key}' is {type(value).__name__}, which the option does not take"]
             wrong += errors
@@ -177,7 +179,7 @@ def _told_elsewhere(instances: Sequence[Mapping[str, Any]]) -> set[str]:
 def _findings_on_arguments(instance: Mapping[str, Any]) -> list[Finding]:
     try:
         return args_area.findings_of(instance, str(instance["version"] or NEWEST))
-    except (TypeError, ValueError, AttributeError, KeyError):
+    except WRONG_SHAPE:
         return []
 
 
@@ -185,7 +187,7 @@ def _resolved(instances: Sequence[Mapping[str, Any]], shared: Mapping[str, Any],
     """As spec.resolve, for arguments and environments whose types nobody has checked."""
     try:
         return spec.resolve(instances, shared, host)
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
+    except WRONG_SHAPE as error:
         if len(instances) == 1:
             name = instances[0].get("name") or "number 1"
             return spec.Outcome(problems=[f"instance '{name}': its values are not of the right kind: {error}"])

@@ -103,7 +103,7 @@ def upgrades(instances: Sequence[Mapping[str, Any]], release: str) -> dict[str, 
                 raise ValueError("no release is declared")
             change = args_report.upgrade(args_area.declared_by(instance), plain_release(before), release)
             said.update({key: change[key] for key in ("from", "to", "assumed", "changes", "lines")})
-        except (TypeError, ValueError, AttributeError, KeyError) as error:
+        except declaration.WRONG_SHAPE as error:
             said["lines"] = [f"could not be compared: {error}"]
         found[str(instance["name"])] = said
     return found
