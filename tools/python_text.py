@@ -26,7 +26,7 @@ def text(value: Any, depth: int = 0) -> str:
 
 
 def _word(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, str) else repr(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def _filled(words: list[str], depth: int) -> str:

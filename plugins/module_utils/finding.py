@@ -12,11 +12,13 @@ from typing import Any
 OK = "ok"
 WARNING = "warning"
 ERROR = "error"
+# What a check needs could not be read: neither a fault nor a clean bill.
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`id` is stable and documented; `severity` is ok, warning or error."""
+    """`id` is stable and documented in docs/findings.md; `severity` is ok, warning, error, or unknown."""
 
     id: str
     severity: str

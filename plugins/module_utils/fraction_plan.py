@@ -15,7 +15,7 @@ from .apple_choice import choose_apple
 from .finding import Finding
 from .fraction_choice import DEDICATED, UNIFIED, Case, Choice, Machine, choose, inputs_key, rule_sum
 from .fraction_window import Window
-from .kv_cell import PoolError
+from .kv_cell import PoolError, WillNotStart
 from .kv_pool import AppleMemory, Memory, Pool
 from .machine import Card, Kind, Readings
 from .memory import Capacity, Fraction, automatic_fraction
@@ -224,7 +224,7 @@ def _given_fraction(options: Options, arguments: MemoryArguments) -> float | Non
     policy = options.policy
     if isinstance(policy, (int, float)) and not isinstance(policy, bool):
         if not 0 < policy < 1:
-            raise PoolError(f"mem_fraction: {policy} is not between 0 and 1")
+            raise WillNotStart(f"mem_fraction: {policy} is not between 0 and 1")
         return float(policy)
     if policy not in (AUTO, CHOOSE):
         try:
@@ -232,7 +232,9 @@ def _given_fraction(options: Options, arguments: MemoryArguments) -> float | Non
         except ValueError as error:
             if isinstance(error, PoolError):
                 raise
-            raise PoolError(f"mem_fraction: {policy!r} is neither auto, choose nor a number between 0 and 1") from None
+            raise WillNotStart(
+                f"mem_fraction: {policy!r} is neither auto, choose nor a number between 0 and 1"
+            ) from None
     return arguments.mem_fraction_static
 
 
@@ -248,7 +250,7 @@ def _used_cards(options: Options, arguments: MemoryArguments) -> list[Card]:
         match = next((card for card in cards if str(wanted) in (str(card.index), card.uuid)), None)
         if match is None:
             names = ", ".join(f"{card.index} ({card.uuid})" for card in cards) or "none"
-            raise PoolError(f"cards: {wanted!r} is not among the cards of the host: {names}")
+            raise WillNotStart(f"cards: {wanted!r} is not among the cards of the host: {names}")
         found.append(match)
     return found
 

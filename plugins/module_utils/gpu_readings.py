@@ -13,8 +13,8 @@ from . import cuda_reader, host_memory_reader, nvidia_smi_reader, nvml_reader
 from .machine import Card, Readings
 
 
-def read(slice_name: str = "sglang.slice") -> Readings:
-    """Everything that the rules ask of a machine."""
+def read(slice_name: str = "sglang.slice", smi_limit_s: float = nvidia_smi_reader.LIMIT_S) -> Readings:
+    """Everything that the rules ask of a machine. One question to nvidia-smi may take `smi_limit_s`."""
     problems: list[Mapping[str, str]] = []
     cards: tuple[Card, ...] = ()
     driver, cuda, source = "", "", "none"
@@ -23,10 +23,10 @@ def read(slice_name: str = "sglang.slice") -> Readings:
         source = "nvml"
     except nvml_reader.NvmlUnavailable as error:
         problems.append({"source": "nvml", "status": error.status, "text": error.text})
-    totals, smi_error = _totals(problems)
+    totals, smi_error = _totals(problems, smi_limit_s)
     if source == "none" and not smi_error:
         try:
-            cards, driver = nvidia_smi_reader.read()
+            cards, driver = nvidia_smi_reader.read(smi_limit_s)
             source = "nvidia-smi"
         except nvidia_smi_reader.SmiError as error:
             problems.append({"source": "nvidia-smi", "status": error.status, "text": error.text})
@@ -46,9 +46,9 @@ def read(slice_name: str = "sglang.slice") -> Readings:
     )
 
 
-def _totals(problems: list[Mapping[str, str]]) -> tuple[tuple[str, ...] | None, str]:
+def _totals(problems: list[Mapping[str, str]], limit_s: float) -> tuple[tuple[str, ...] | None, str]:
     try:
-        return nvidia_smi_reader.totals(), ""
+        return nvidia_smi_reader.totals(limit_s), ""
     except nvidia_smi_reader.SmiError as error:
         problems.append({"source": "nvidia-smi", "status": error.status, "text": error.text})
         return None, error.text

@@ -82,7 +82,7 @@ def _plan(
     try:
         if not desired["model"]["local"]:
             raise ValueError("the model is no folder on this host, so nothing can be read before it is there")
-        result = fraction_plan.plan(_options(desired, policy, options, readings))
+        result = fraction_plan.plan(plan_options(desired, policy, options, readings))
     except ValueError as error:
         return {**part, "problem": str(error), "prediction": None, "lines": [], "binding": False}, str(error)
     prediction = result["prediction"]
@@ -126,7 +126,8 @@ def _platform(desired: Mapping[str, Any]) -> str:
     return "cpu" if device == "cpu" or on_cpu else device
 
 
-def _options(desired: Mapping[str, Any], policy: Any, options: Mapping[str, Any], readings: Readings) -> Options:
+def plan_options(desired: Mapping[str, Any], policy: Any, options: Mapping[str, Any], readings: Readings) -> Options:
+    """What the planner is asked for an instance: its desired state, and what it declares about its memory."""
     return Options(
         model=desired["model"]["path"],
         version=desired["version"],

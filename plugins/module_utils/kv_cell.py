@@ -25,6 +25,10 @@ class PoolError(ValueError):
     """The size of the pool cannot be said: why, and what is missing."""
 
 
+class WillNotStart(PoolError):
+    """Nothing is missing to say so: with these arguments on this machine there is no server."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """Bytes of one token on one rank. `sliding` is that of a token in the sliding-window pool."""
@@ -96,15 +100,19 @@ def check_parallel(model: Model, arguments: MemoryArguments) -> None:
     """Refuse what SGLang would refuse: heads that the ranks cannot share."""
     ranks = arguments.attn_tp_size
     if model.heads is not None and model.heads % ranks:
-        raise PoolError(
+        raise WillNotStart(
             f"{model.file}: num_attention_heads is {model.heads}, which {ranks} ranks cannot share (tp "
             f"{arguments.tp_size}, attention DP {arguments.attn_dp_size})"
         )
     heads = model.full.count if model.full is not None else 0
     if heads and max(heads, ranks) % min(heads, ranks):
-        raise PoolError(f"{model.file}: num_key_value_heads is {heads}, which {ranks} ranks neither share nor repeat")
+        raise WillNotStart(
+            f"{model.file}: num_key_value_heads is {heads}, which {ranks} ranks neither share nor repeat"
+        )
     if arguments.pp_size > max(1, len(model.layers)):
-        raise PoolError(f"{model.file}: {len(model.layers)} layers cannot be divided among {arguments.pp_size} stages")
+        raise WillNotStart(
+            f"{model.file}: {len(model.layers)} layers cannot be divided among {arguments.pp_size} stages"
+        )
 
 
 def cell(
@@ -238,7 +246,7 @@ def state_bytes(model: Model, arguments: MemoryArguments) -> int:
         groups += ranks - groups
     widths = state.value_heads * state.value_dim + 2 * groups * state.key_dim
     if widths % ranks or state.value_heads % ranks:
-        raise PoolError(
+        raise WillNotStart(
             f"{model.file}: linear_num_value_heads is {state.value_heads}, which {ranks} ranks cannot share"
         )
     convolution = widths // ranks * (state.conv_kernel - 1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from .server_args import flags_of
+from .flag_table import flags_of
 
 DECODE = "decode"
 PREFILL = "prefill"

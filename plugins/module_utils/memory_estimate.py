@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .kv_cell import PoolError
+from .kv_cell import PoolError, WillNotStart
 from .kv_pool import GIB, Memory
 from .memory import Capacity
 from .memory_arguments import MemoryArguments
@@ -95,7 +95,7 @@ def expected_memory(
         loaded += UNIFIED_PROCESSES_GIB
         why.append(f"{UNIFIED_PROCESSES_GIB} GiB the server's own processes, out of the same memory")
     if loaded >= before:
-        raise PoolError(
+        raise WillNotStart(
             f"the weights take {loaded:.2f} GiB on a rank and only {before:.2f} GiB are free: the model does not fit. "
             "More ranks (--tp-size), a smaller or quantised model, or a larger card"
         )

@@ -4,16 +4,14 @@
 
 """Read the cards through `nvidia-smi`: the second source, and the one that SGLang itself asks for the capacity."""
 
-# This is no module and has no AnsibleModule to run commands with.
-# pylint: disable=ansible-bad-function
-
 from __future__ import annotations
 
 import re
-import subprocess
+import shutil
 from collections.abc import Sequence
 
 from . import machine
+from .checks.reading import CouldNotTell, run_command
 from .machine import Card, Process
 from .nvml_reader import describe_process
 
@@ -34,7 +32,8 @@ _FIELDS = (
     "mig.mode.current",
     "driver_version",
 )
-_TIMEOUT_S = 30
+# A driver that is loaded for this question alone, with persistence mode off, takes seconds for each card.
+LIMIT_S = 30.0
 
 
 class SmiError(Exception):
@@ -45,17 +44,17 @@ class SmiError(Exception):
         self.status, self.text = status, text
 
 
-def run(words: Sequence[str]) -> str:
+def run(words: Sequence[str], limit_s: float = LIMIT_S) -> str:
     """What nvidia-smi prints."""
+    if shutil.which("nvidia-smi") is None:
+        raise SmiError(machine.NO_DRIVER, "nvidia-smi not found")
     try:
-        done = subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except FileNotFoundError:
-        raise SmiError(machine.NO_DRIVER, "nvidia-smi not found") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SmiError(machine.ERROR, f"nvidia-smi: {error}") from None
-    if done.returncode != 0:
+        done = run_command(["nvidia-smi", *words], limit_s)
+    except CouldNotTell as error:
+        raise SmiError(machine.ERROR, str(error)) from None
+    if done.code != 0:
         said = (done.stdout + done.stderr).strip() or "no output"
-        raise SmiError(failure(said), f"nvidia-smi failed with exit code {done.returncode}: {said}")
+        raise SmiError(failure(said), f"nvidia-smi failed with exit code {done.code}: {said}")
     return done.stdout
 
 
@@ -75,16 +74,16 @@ def failure(said: str) -> str:
     return machine.ERROR
 
 
-def totals() -> tuple[str, ...]:
+def totals(limit_s: float = LIMIT_S) -> tuple[str, ...]:
     """The lines that SGLang reads the capacity from."""
-    return tuple(run(["--query-gpu=memory.total", "--format=csv,noheader,nounits"]).strip().splitlines())
+    return tuple(run(["--query-gpu=memory.total", "--format=csv,noheader,nounits"], limit_s).strip().splitlines())
 
 
-def read() -> tuple[tuple[Card, ...], str]:
+def read(limit_s: float = LIMIT_S) -> tuple[tuple[Card, ...], str]:
     """The cards and the driver's version."""
-    text = run([f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"])
+    text = run([f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"], limit_s)
     applications = run(
-        ["--query-compute-apps=gpu_uuid,pid,process_name,used_gpu_memory", "--format=csv,noheader,nounits"]
+        ["--query-compute-apps=gpu_uuid,pid,process_name,used_gpu_memory", "--format=csv,noheader,nounits"], limit_s
     )
     return parse(text, applications)
 

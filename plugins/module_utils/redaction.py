@@ -52,11 +52,17 @@ def _masked(match: re.Match[str]) -> str:
     return f"{match.group('before')}{quote}{MASK}{quote}"
 
 
-def redact_text(text: str, secrets: tuple[str, ...] = ()) -> str:
-    """The text without the values of secret settings, and without the given secrets wherever they stand."""
+def redact_values(text: str, secrets: tuple[str, ...]) -> str:
+    """The text without the given secrets wherever they stand. For text of our own, which may name a setting."""
     for secret in sorted((secret for secret in secrets if secret), key=len, reverse=True):
         for form in (secret, repr(secret)[1:-1]):
             text = text.replace(form, MASK)
+    return text
+
+
+def redact_text(text: str, secrets: tuple[str, ...] = ()) -> str:
+    """The text without the values of secret settings, and without the given secrets wherever they stand."""
+    text = redact_values(text, secrets)
     text = _BEARER.sub(_masked, text)
     text = _ASSIGNED.sub(_masked, text)
     return _FLAG.sub(_masked, text)

@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import cards, grace, port_plan, server_args, unit_words
+from .checks import args_checks
+from .checks.args_declared import variable_text
 from .desired_state import DESIRED_DIR, INSTANCE_NAME, Limits
+from .finding import ERROR, OK, Finding
 from .limits import read_limits
 from .releases import Release, release_for
 from .server_flags import KINDS
@@ -65,8 +68,6 @@ DEFAULTS: dict[str, Any] = {
 
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)*(?:\.?(?:a|b|rc|post)[0-9]+)*(?:\+[A-Za-z0-9.]+)?")
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?")
-_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_ENVIRONMENT = re.compile(r"(?:^|_)(?:TOKEN|API_KEY|SECRET|SECRET_KEY|SECRET_ACCESS_KEY|PASSWORD|PASSWD)$")
 _HIDDEN_BY_PROTECT_HOME = ("/home/", "/root/", "/run/user/")
 _WRITTEN_ARGUMENTS = (
     "crash-dump-folder",
@@ -98,11 +99,15 @@ _WHOLE_ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Host:
-    """What is known of the host: its name in the inventory, the address that gateways use, its cards."""
+    """What is known of the host: its name in the inventory, the address that gateways use, its cards.
+
+    `cuda_homes` has the toolkit of the environments that have one of their own, by their release of SGLang.
+    """
 
     name: str
     address: str
     gpus: Sequence[Mapping[str, Any]] = ()
+    cuda_homes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -208,8 +213,6 @@ def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) ->
     # Without a version the rest is still read against a release, so that its problems are said in the same run.
     release = release_for(version or max(KINDS))
     _check_arguments(draft, version or max(KINDS))
-    _check_secrets(draft)
-    _check_environment(draft, release)
     _check_the_rest(draft)
     _check_cards(draft)
     limits = _check_limits(draft)
@@ -225,7 +228,7 @@ def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) ->
     if memory is not None and memory.get("argument") is not None:
         args["mem-fraction-static"] = memory["argument"]
     paths = _writable_paths(draft)
-    environment = _environment(draft, version, release, model)
+    environment = _environment(draft, version, release, model, host.cuda_homes.get(version))
     credentials = [secret for secret in SECRETS if declared.get(secret)]
     has_config = bool({"api_key", "admin_api_key"} & set(credentials))
     python = f"{ENVIRONMENTS_DIR}/{version}/bin/python"
@@ -362,28 +365,28 @@ def _check_model(draft: _Draft) -> _Model | None:
 
 
 def _check_arguments(draft: _Draft, version: str) -> None:
+    """What the checks find is refused or said here; the module args_check reports the same."""
+    # A replica over several hosts is refused below, whatever else such a declaration lacks.
+    single = {**draft.declared, "nnodes": 1, "arguments": {**draft.declared["arguments"], "nnodes": None}}
+    for finding in args_checks.check_instance(single, version):
+        if finding.severity == ERROR:
+            draft.wrong(sentence_of(finding))
+        elif finding.severity != OK:
+            draft.doubtful(sentence_of(finding))
     arguments = draft.declared["arguments"]
-    problems, warnings = server_args.check_arguments(arguments, version)
-    for text in problems:
-        draft.wrong(text)
-    for text in warnings:
-        draft.doubtful(text)
     for name, option in (("served-model-name", "served_model_name"), ("revision", "revision")):
         if arguments.get(name) is not None and draft.declared.get(option):
             draft.wrong(f"argument '{name}': {option} is declared too. Keep one of them")
     draft.arguments = server_args.canonical(arguments)
     for name in _WHOLE_ARGUMENTS:
-        if name in draft.arguments and not re.fullmatch(r"-?[0-9]+", str(draft.arguments[name])):
-            draft.wrong(f"argument '{name}' is {draft.arguments[name]!r}, expected a whole number")
-            del draft.arguments[name]
-        elif name in draft.arguments:
-            draft.arguments[name] = int(draft.arguments[name])
+        if name in draft.arguments:
+            # What is no whole number was found above.
+            value = str(draft.arguments.pop(name))
+            if re.fullmatch(r"-?[0-9]+", value):
+                draft.arguments[name] = int(value)
     fraction = draft.declared.get("mem_fraction")
     if draft.arguments.get("mem-fraction-static") is not None and fraction not in (None, "auto"):
         draft.wrong(f"argument 'mem-fraction-static': mem_fraction is {fraction} too. Keep one of them")
-    served = draft.arguments.get("served-model-name") or draft.declared.get("served_model_name")
-    if served and ":" in str(served):
-        draft.wrong(f"the served model name '{served}' contains a colon, which SGLang refuses")
     if max(draft.whole("nnodes", 1), int(draft.declared.get("nnodes") or 1)) > 1:
         draft.wrong(
             "nnodes is larger than 1: a replica over several hosts is not available yet. "
@@ -394,51 +397,10 @@ def _check_arguments(draft: _Draft, version: str) -> None:
             draft.wrong(f"argument '{name}' belongs to a replica over several hosts, which is not available yet")
 
 
-def _check_secrets(draft: _Draft) -> None:
-    keys = [secret for secret in ("api_key", "admin_api_key") if draft.declared.get(secret)]
-    workers = draft.whole("tokenizer-worker-num", 1)
-    if keys and workers > 1:
-        draft.wrong(
-            f"{' and '.join(keys)} with tokenizer-worker-num {workers}: SGLang refuses an API key there, and accepts "
-            "an admin key without enforcing it. Leave the keys out or use one tokenizer worker"
-        )
-    elif workers > 1:
-        draft.doubtful(
-            f"tokenizer-worker-num is {workers}: on SIGTERM the first idle worker ends the schedulers while others "
-            "still answer, and the server may never exit. A rollout drains it empty before; a plain systemctl stop "
-            "loses requests"
-        )
-    if keys and draft.arguments.get("grpc-port"):
-        draft.wrong(f"{' and '.join(keys)} with grpc-port: SGLang refuses the two together")
-
-
-def _check_environment(draft: _Draft, release: Release) -> None:
-    environment = draft.declared["environment"]
-    owned = {
-        "CUDA_VISIBLE_DEVICES": "cards",
-        "HOME": "nothing: it is the instance's own directory",
-        "HF_HOME": "hf_home",
-        release.output_cap_variable: "output_cap_tokens",
-    }
-    for name, value in environment.items():
-        if not _ENVIRONMENT_NAME.fullmatch(str(name)):
-            draft.wrong(f"environment '{name}' is not a name for a variable")
-        elif name in owned:
-            draft.wrong(f"environment {name}: declare {owned[name]}")
-        elif str(name) in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN"):
-            draft.wrong(f"environment {name} is a secret that every user of the host could read: declare hf_token")
-        elif not str(name).startswith(("SGLANG_", "SGL_")) and _SECRET_ENVIRONMENT.search(str(name)):
-            draft.wrong(
-                f"environment {name} looks like a secret, and the unit and the desired-state file can be read by every "
-                "user of the host. Give the server a file to read it from instead"
-            )
-        elif isinstance(value, (dict, list)):
-            draft.wrong(f"environment {name} is {type(value).__name__}, expected one value")
-    new, used = "SGLANG_FORCE_SHUTDOWN", release.force_shutdown_variable
-    if environment.get(new) and new != used and not environment.get(used):
-        draft.wrong(f"environment {new} alone has no effect: SGLang reads {used}. Set both, or neither")
-    if release.forces_shutdown({name: _variable(value) for name, value in environment.items()}):
-        draft.doubtful(f"environment {used} is set: every stop loses the requests that still run")
+def sentence_of(finding: Finding) -> str:
+    """A finding on the arguments as a refusal says it."""
+    fix = finding.fix.strip()
+    return f"{finding.summary}. {fix[:1].upper()}{fix[1:]}" if fix and " " in fix else finding.summary
 
 
 def _check_port(draft: _Draft) -> None:
@@ -470,8 +432,6 @@ def _check_the_rest(draft: _Draft) -> None:
         draft.wrong(f"hf_home '{declared['hf_home']}' is not an absolute path")
     if int(declared["start_deadline_s"]) < 1:
         draft.wrong(f"start_deadline_s is {declared['start_deadline_s']}, expected seconds")
-    if bool(draft.arguments.get("ssl-certfile")) != bool(draft.arguments.get("ssl-keyfile")):
-        draft.wrong("ssl-certfile and ssl-keyfile belong together, one of them is missing in arguments")
 
 
 def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
@@ -562,12 +522,16 @@ def _drain(declared: Mapping[str, Any], times: grace.Times) -> dict[str, Any]:
     }
 
 
-def _environment(draft: _Draft, version: str, release: Release, model: _Model) -> dict[str, str]:
+def _environment(draft: _Draft, version: str, release: Release, model: _Model, cuda_home: str | None) -> dict[str, str]:
     declared = draft.declared
     system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    # A declared toolkit wins, by either name that SGLang reads.
+    if not draft.claim.needs_cards or {"CUDA_HOME", "CUDA_PATH"} & set(declared["environment"]):
+        cuda_home = None
     environment = {
         "HOME": f"{STATE_DIR}/{draft.name}",
-        "PATH": f"{ENVIRONMENTS_DIR}/{version}/bin:/usr/local/cuda/bin:{system}",
+        "PATH": f"{ENVIRONMENTS_DIR}/{version}/bin:{cuda_home or '/usr/local/cuda'}/bin:{system}",
+        **({"CUDA_HOME": cuda_home} if cuda_home else {}),
         "PYTHONUNBUFFERED": "1",
         **{name: f"{CACHE_DIR}/{directory}" for name, directory in CACHES.items()},
         "HF_HOME": str(declared["hf_home"]),
@@ -580,15 +544,8 @@ def _environment(draft: _Draft, version: str, release: Release, model: _Model) -
         environment.update(cards.visible_devices(draft.claim.cards))
     if declared.get("hf_token"):
         environment["HF_TOKEN_PATH"] = f"/run/credentials/sglang-{draft.name}.service/hf_token"
-    environment.update({str(name): _variable(value) for name, value in declared["environment"].items()})
+    environment.update({str(name): variable_text(value) for name, value in declared["environment"].items()})
     return dict(sorted(environment.items()))
-
-
-def _variable(value: Any) -> str:
-    """SGLang's own switches read 1 and 0 everywhere, and other words only in some places."""
-    if value is None:
-        return ""
-    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _writable_paths(draft: _Draft) -> list[str]:

@@ -182,6 +182,13 @@ options:
       api_key: *api_key
       admin_api_key: *admin_api_key
       hf_token: *hf_token
+  cuda_homes:
+    description:
+      - The CUDA_HOME of environments that have a toolkit of their own, by the release of SGLang, as
+        M(serving.sglang.cuda_home) returns it. Instances that need no cards, or declare a toolkit in their environment,
+        do not get it.
+    type: dict
+    default: {}
   memory_again:
     description: Has every memory fraction chosen anew, although nothing that it rests on has changed.
     type: bool
@@ -313,62 +320,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.serving.sglang.plugins.module_utils import declared_types
 from ansible_collections.serving.sglang.plugins.module_utils.instance_memory import plan_instances
 from ansible_collections.serving.sglang.plugins.module_utils.spec import Host, Outcome, resolve, wishes
-
-
-def shared_options() -> dict[str, Any]:
-    """What can be said for one instance or for the whole host."""
-    return {
-        "runtime": {"type": "str"},
-        "version": {"type": "str"},
-        "host": {"type": "str"},
-        "arguments": {"type": "dict"},
-        "environment": {"type": "dict"},
-        "output_cap_tokens": {"type": "int", "no_log": False},
-        "slowest_tokens_per_s": {"type": "float", "no_log": False},
-        "margin_s": {"type": "int"},
-        "drain_timeout_s": {"type": "int"},
-        "drain_on_timeout": {"type": "str", "choices": ["fail", "abort"]},
-        "start_deadline_s": {"type": "int"},
-        "memory_max": {"type": "str"},
-        "memory_high": {"type": "str"},
-        "memory_swap_max": {"type": "str"},
-        "mem_fraction": {"type": "raw"},
-        "memory": {
-            "type": "dict",
-            "options": {
-                "kind": {"type": "str", "choices": ["dedicated", "shared", "unified"]},
-                "wanted_tokens": {"type": "int", "no_log": False},
-                "neighbours_may_take_gib": {"type": "float"},
-                "host_reserve_gib": {"type": "float"},
-                "needed_outside_gib": {"type": "float"},
-                "weights_gib": {"type": "float"},
-                "draft_model": {"type": "path"},
-                "proven": {"type": "float"},
-            },
-        },
-        "hf_home": {"type": "str"},
-        "writable_paths": {"type": "list", "elements": "str"},
-        "api_key": {"type": "str", "no_log": True},
-        "admin_api_key": {"type": "str", "no_log": True},
-        "hf_token": {"type": "str", "no_log": True},
-    }
-
-
-def instance_options() -> dict[str, Any]:
-    """What one instance declares."""
-    return {
-        "name": {"type": "str"},
-        "model": {"type": "str"},
-        "revision": {"type": "str"},
-        "served_model_name": {"type": "str"},
-        "port": {"type": "int"},
-        "cards": {"type": "list", "elements": "raw"},
-        "cards_shared": {"type": "bool", "default": False},
-        "replica": {"type": "str"},
-        "worker_url": {"type": "str"},
-        "nnodes": {"type": "int", "default": 1},
-        **shared_options(),
-    }
+from ansible_collections.serving.sglang.plugins.module_utils.spec_options import instance_options, shared_options
 
 
 def with_memory(outcome: Outcome, given: dict[str, Any], host: Host) -> Outcome:
@@ -425,6 +377,7 @@ def main() -> None:
         argument_spec={
             "instances": {"type": "list", "elements": "dict", "required": True, "options": instance_options()},
             "defaults": {"type": "dict", "default": {}, "options": shared_options()},
+            "cuda_homes": {"type": "dict", "default": {}},
             "memory_again": {"type": "bool", "default": False},
             "host_name": {"type": "str", "required": True},
             "address": {"type": "str", "required": True},
@@ -438,7 +391,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
-    host = Host(given["host_name"], given["address"], given["gpus"])
+    host = Host(given["host_name"], given["address"], given["gpus"], given["cuda_homes"])
     outcome = resolve(given["instances"], given["defaults"], host)
     if not outcome.problems:
         outcome = with_memory(outcome, given, host)

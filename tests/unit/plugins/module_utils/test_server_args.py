@@ -133,54 +133,6 @@ def test_what_became_a_switch_is_rendered_by_release() -> None:
     assert server_args.render(args, "0.5.23") == ["--no-enable-tf32-matmul"]
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "said"),
-    [
-        ("max_running_requests", 4, "write it 'max-running-requests'"),
-        ("--enable-metrics", True, "write it 'enable-metrics'"),
-        ("tensor-parallel-size", 2, "write it 'tp-size'"),
-        ("tp", 2, "did you mean 'tp-size'?"),
-        ("cuda-graph-max-bs", 8, "did you mean 'cuda-graph-max-bs-decode', 'cuda-graph-max-bs-prefill'?"),
-        ("max-runing-requests", 4, "did you mean 'max-running-requests'"),
-        ("no-lora-strict-loading", True, "write 'lora-strict-loading: false'"),
-        ("host", "0.0.0.0", "declare it as 'host' of the instance"),
-        ("model", "/srv/m", "declare it as 'model' of the instance"),
-        ("model_path", "/srv/m", "declare it as 'model' of the instance"),
-        ("api-key", "x", "declare it as 'api_key' of the instance"),
-        ("admin-api-key", "x", "declare it as 'admin_api_key' of the instance"),
-        ("config", "/x.yml", "the configuration file is made from api_key"),
-        ("ssl-keyfile-password", "x", "is a secret"),
-        ("enable-metrics", "yes", "takes no value"),
-        ("tp-size", True, "takes a value, not true"),
-        ("tp-size", [1, 2], "takes one value, not a list"),
-        ("tp-size", "", "is empty"),
-        ("numa-node", [0, None], "is not a value"),
-        ("lora-paths", ["--x"], "would be taken for a flag"),
-    ],
-)
-def test_wrong_arguments_are_refused_with_the_right_spelling(key: str, value: Any, said: str) -> None:
-    problems, warnings = server_args.check_arguments({key: value}, VERSION)
-    assert len(problems) == 1
-    assert said in problems[0]
-    assert warnings == []
-
-
-@given(arguments())
-def test_right_arguments_are_accepted(args: dict[str, Any]) -> None:
-    elsewhere = {*server_args.OWNED, *server_args.SECRET_ARGUMENTS, "config"}
-    args = {name: value for name, value in args.items() if name not in elsewhere}
-    assert server_args.check_arguments(args, VERSION) == ([], [])
-
-
-def test_a_release_without_data_is_read_with_the_nearest_ones_flags() -> None:
-    table = server_args.flags_of("0.5.24")
-    assert (table.version, table.assumed) == ("0.5.23", True)
-    assert server_args.flags_of("0.5.17").version == "0.5.22"
-    problems, warnings = server_args.check_arguments({"some-new-flag": 1}, "0.5.24")
-    assert problems == []
-    assert "nearest release" in warnings[0]
-
-
 @pytest.mark.parametrize("version", sorted(KINDS))
 def test_aliases_stand_for_flags_that_exist(version: str) -> None:
     assert set(ALIASES[version].values()) <= set(KINDS[version])

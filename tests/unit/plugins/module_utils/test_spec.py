@@ -99,6 +99,29 @@ def test_environment_of_a_local_model() -> None:
         assert environment[name].startswith("/var/cache/sglang/")
 
 
+def test_environment_of_a_release_with_a_toolkit_of_its_own() -> None:
+    home = "/opt/sglang/0.5.22/cuda-home"
+    host = spec.Host("h1", "10.77.0.11", cuda_homes={"0.5.22": home, "0.5.23": "/elsewhere"})
+    two = {**MAIN, "name": "two", "port": 30001, "cards": [1]}
+    on_cpu = {**two, "name": "cpu", "port": 30002, "cards": None, "arguments": {"device": "cpu"}}
+    declared = {
+        **two,
+        "name": "three",
+        "port": 30003,
+        "cards": [2],
+        "environment": {"CUDA_PATH": "/usr/local/cuda-13.1"},
+    }
+    resolved = resolve(MAIN, on_cpu, declared, host=host)
+    assert resolved.problems == []
+    main, cpu, three = (instance.desired["environment"] for instance in resolved.instances)
+    assert main["CUDA_HOME"] == home
+    assert main["PATH"].startswith(f"/opt/sglang/0.5.22/bin:{home}/bin:/usr/local/sbin:")
+    assert "CUDA_HOME" not in cpu
+    assert "CUDA_HOME" not in three
+    assert three["PATH"].startswith("/opt/sglang/0.5.22/bin:/usr/local/cuda/bin:")
+    assert "CUDA_HOME" not in one()["environment"]
+
+
 def test_environment_of_a_hub_model() -> None:
     desired = one(model="Qwen/Qwen3-8B", revision="abc")
     assert "HF_HUB_OFFLINE" not in desired["environment"]
@@ -249,7 +272,7 @@ def test_what_only_sounds_like_a_secret_is_accepted() -> None:
         ({"nnodes": 2}, "a replica over several hosts is not available yet"),
         ({"arguments": {"nnodes": 2}}, "a replica over several hosts is not available yet"),
         ({"arguments": {"dist-init-addr": "h1:1"}}, "belongs to a replica over several hosts"),
-        ({"arguments": {"tp-size": "two"}}, "argument 'tp-size' is 'two', expected a whole number"),
+        ({"arguments": {"tp-size": "two"}}, "argument 'tp-size': 'two' is no whole number"),
         ({"arguments": {"tp-size": 2}}, "tp-size 2 x pp-size 1 x dp-size 1 needs 2 cards and 1 are declared"),
         ({"arguments": {"max-running-requests": 0}}, "max-running-requests is 0, expected at least 1"),
         ({"arguments": {"served-model-name": "a"}, "served_model_name": "b"}, "Keep one of them"),

@@ -1,0 +1,261 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a host's instances declare, read for a preflight: refusals become findings, and what can be used is used."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import spec
+from ..finding import ERROR, OK, UNKNOWN, WARNING, Finding
+from ..releases import RELEASES
+from ..spec_options import instance_options, shared_options
+from . import args_area
+from .check import Kind
+
+# From options as a module declares them and values to the values in their types, and what is wrong with them.
+Validate = Callable[[Mapping[str, Any], Mapping[str, Any]], "tuple[dict[str, Any], list[str]]"]
+
+REFUSED = Kind(
+    "declaration.refused",
+    ERROR,
+    "a declaration is refused",
+    "The role sglang_server refuses the host before it touches anything, so nothing of it is deployed.",
+    "correct the variable that the finding names in the inventory",
+    "module_utils/spec.py, which the role asks too",
+)
+DOUBTFUL = Kind(
+    "declaration.doubtful",
+    WARNING,
+    "a declaration has a reservation",
+    "It is deployed as declared, and probably does not do what was meant.",
+    "correct the variable that the finding names in the inventory, or keep it on purpose",
+    "module_utils/spec.py, which the role asks too",
+)
+MODEL_MISSING = Kind(
+    "declaration.model_missing",
+    ERROR,
+    "the model is not on the host",
+    "SGLang takes a path that does not exist for a hub id and ends with an error about that id.",
+    "put the model there, mount its file system, or correct model of the instance",
+    "SGLang, utils.hf_transformers_utils",
+)
+NOTHING_DECLARED = Kind(
+    "declaration.nothing",
+    WARNING,
+    "no instance is declared for the host",
+    "Only the host itself can be looked at: nothing is known of releases, ports, cards or models.",
+    "declare sglang_server_instances for the host",
+    "",
+)
+DECLARATION_KINDS = (REFUSED, DOUBTFUL, MODEL_MISSING, NOTHING_DECLARED)
+
+# What rules that take typed values raise on others.
+WRONG_SHAPE = (TypeError, ValueError, AttributeError, KeyError, ArithmeticError)
+_OF_INSTANCE = re.compile(r"instance '([^']*)': (.*)", re.DOTALL)
+# Where no release is declared, the rest is read against the newest one whose data is here.
+NEWEST = list(RELEASES)[-1]
+
+
+@dataclass
+class Declaration:
+    """The instances as the areas take them, and the findings about the declarations, with the instance they are of."""
+
+    instances: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, finding: Finding, instance: str = "") -> None:
+        said = finding.as_dict()
+        self.findings.append({**said, "instance": instance} if instance else said)
+
+    def say(self, kind: Kind, problems: Sequence[str]) -> None:
+        """Problems as spec says them, which name the instance first."""
+        for text in problems:
+            match = _OF_INSTANCE.fullmatch(text)
+            if match is None:
+                self.add(kind.found(text, "sglang_server_instances"))
+            else:
+                self.add(kind.found(match[2], f"sglang_server_instances, '{match[1]}'"), match[1])
+
+
+def read_declaration(
+    instances: Any, defaults: Any, host: spec.Host, validate: Validate, upgrade_to: str = ""
+) -> Declaration:
+    """Everything that is wrong with the declarations, and each instance as far as it can be understood.
+
+    With `upgrade_to` every instance is read as if that release were declared for it.
+    """
+    read = Declaration()
+    if not isinstance(instances, list) or not isinstance(defaults, Mapping):
+        wrong = "sglang_server_instances is no list" if not isinstance(instances, list) else "defaults is no mapping"
+        read.add(REFUSED.found(wrong, f"it is {type(instances).__name__}", "declare a list with one entry an instance"))
+        return read
+    if not instances:
+        read.add(NOTHING_DECLARED.found("no instance is declared for the host", "sglang_server_instances is empty"))
+        return read
+    shared, wrong_defaults = _typed(defaults, shared_options(), validate)
+    for text in wrong_defaults:
+        read.add(REFUSED.found(f"what holds for all instances: {text}", "sglang_server_* of the host"))
+    usable: list[dict[str, Any]] = []
+    for position, given in enumerate(instances):
+        if not isinstance(given, Mapping):
+            summary = f"instance number {position + 1} is no mapping"
+            read.add(REFUSED.found(summary, f"sglang_server_instances[{position}] is {type(given).__name__}"))
+            continue
+        typed, wrong_here = _typed(given, instance_options(), validate)
+        name = str(typed.get("name") or f"number {position + 1}")
+        declared_version = str(typed.get("version") or shared.get("version") or "")
+        typed = {**typed, "version": upgrade_to} if upgrade_to else typed
+        for text in wrong_here:
+            read.add(REFUSED.found(text, f"sglang_server_instances, '{name}'"), name)
+        usable.append({"typed": typed, "name": name, "whole": not wrong_here, "declared_version": declared_version})
+    _resolve(read, usable, shared, host)
+    return read
+
+
+def _typed(
+    given: Mapping[str, Any], options: Mapping[str, Any], validate: Validate
+) -> tuple[dict[str, Any], list[str]]:
+    """The values in their types without those that are wrong, and what is wrong with these."""
+    typed: dict[str, Any] = {}
+    wrong: list[str] = []
+    for key, value in given.items():
+        if str(key) not in options:
+            near = _nearest(str(key), options)
+            wrong.append(f"'{key}' is no option of an instance{near}")
+        elif value is not None:
+            try:
+                values, errors = validate({str(key): options[str(key)]}, {str(key): value})
+            except WRONG_SHAPE:
+                # What checks the types breaks itself on some shapes of a nested option.
+                values, errors = {}, [f"'{key}' is {type(value).__name__}, which the option does not take"]
+            wrong += errors
+            if not errors:
+                typed[str(key)] = values[str(key)]
+    return typed, wrong
+
+
+def _nearest(key: str, options: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(key.replace("-", "_"), list(options), 1)
+    return f"; is {near[0]} meant?" if near else ""
+
+
+def _resolve(
+    read: Declaration, usable: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], host: spec.Host
+) -> None:
+    """Say what spec refuses. What has values of a wrong type is not asked for more: half of it would be missing."""
+    whole = [one["typed"] for one in usable if one["whole"]]
+    outcome = _resolved(whole, shared, host)
+    resolved = {str(one.desired["instance"]): one.desired for one in outcome.instances}
+    for one in usable:
+        desired = resolved.get(one["name"])
+        if desired is None and one["whole"]:
+            # Refused together with others: alone it may be fine.
+            alone = _resolved([one["typed"]], shared, host)
+            desired = alone.instances[0].desired if alone.instances else None
+        instance = _as_area(one["name"], one["typed"], shared, desired)
+        read.instances.append({**instance, "declared_version": one["declared_version"]})
+    told = _told_elsewhere(read.instances)
+    read.say(REFUSED, [text for text in outcome.problems if text not in told])
+    read.say(DOUBTFUL, [text for text in outcome.warnings if text not in told])
+
+
+def _told_elsewhere(instances: Sequence[Mapping[str, Any]]) -> set[str]:
+    """What the area arguments says of the instances, as spec says it."""
+    return {
+        f"instance '{instance['name']}': {spec.sentence_of(finding)}"
+        for instance in instances
+        for finding in _findings_on_arguments(instance)
+    }
+
+
+def _findings_on_arguments(instance: Mapping[str, Any]) -> list[Finding]:
+    try:
+        return args_area.findings_of(instance, str(instance["version"] or NEWEST))
+    except WRONG_SHAPE:
+        return []
+
+
+def _resolved(instances: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], host: spec.Host) -> spec.Outcome:
+    """As spec.resolve, for arguments and environments whose types nobody has checked."""
+    try:
+        return spec.resolve(instances, shared, host)
+    except WRONG_SHAPE as error:
+        if len(instances) == 1:
+            name = instances[0].get("name") or "number 1"
+            return spec.Outcome(problems=[f"instance '{name}': its values are not of the right kind: {error}"])
+        alone = [_resolved([one], shared, host) for one in instances]
+        problems = [problem for outcome in alone for problem in outcome.problems]
+        return spec.Outcome(problems=problems, warnings=[text for outcome in alone for text in outcome.warnings])
+
+
+def _as_area(
+    name: str, typed: Mapping[str, Any], shared: Mapping[str, Any], desired: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """An instance as every area takes it, from its desired state or else from the bare declaration."""
+    merged: dict[str, Any] = {**spec.DEFAULTS, **shared, **typed}
+    for key in ("arguments", "environment"):
+        merged[key] = {**(shared.get(key) or {}), **(typed.get(key) or {})}
+    version = str(merged.get("version") or "")
+    caches = {variable: f"{spec.CACHE_DIR}/{folder}" for variable, folder in spec.CACHES.items()}
+    bare = {**caches, "HF_HOME": str(merged["hf_home"]), **merged["environment"]}
+    environment = desired["environment"] if desired else bare
+    arguments = desired["args"] if desired else merged["arguments"]
+    return {
+        "name": name,
+        "version": version,
+        "runtime": str(merged["runtime"]),
+        "python": f"{spec.ENVIRONMENTS_DIR}/{version or NEWEST}/bin/python",
+        "user": spec.USER,
+        "home": f"{spec.STATE_DIR}/{name}",
+        "environment": {str(key): str(value) for key, value in environment.items()},
+        "declared_arguments": dict(merged["arguments"]),
+        "declared_environment": dict(merged["environment"]),
+        "arguments": dict(arguments),
+        "secrets": [secret for secret in spec.SECRETS if merged.get(secret)],
+        "port": merged.get("port"),
+        "cards": list(merged.get("cards") or []),
+        "cards_shared": bool(merged.get("cards_shared")),
+        "nnodes": merged.get("nnodes") or 1,
+        "served_model_name": merged.get("served_model_name"),
+        "model": str(merged.get("model") or ""),
+        "tp": arguments.get("tp-size", 1),
+        "memory_max": merged.get("memory_max"),
+        "mem_fraction": merged.get("mem_fraction"),
+        "memory": merged.get("memory") or {},
+        "desired": desired,
+    }
+
+
+def examine(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The area declaration: what was found on the way here, and whether the declared models are there."""
+    findings = [*params.get("declaration_findings", ())]
+    models: dict[str, str] = {}
+    for instance in params.get("instances") or ():
+        model, name = str(instance.get("model") or ""), str(instance["name"])
+        if model.startswith("/"):
+            finding = look_for_model(model)
+            models[name] = finding.summary
+            findings.append({**finding.as_dict(), "instance": name})
+    if not any(one["severity"] != OK for one in findings):
+        findings.append(REFUSED.fine("every declaration is accepted", "sglang_server_instances").as_dict())
+    return {"readings": {"models": models}, "findings": findings}
+
+
+def look_for_model(path: str) -> Finding:
+    """Whether the path of a model exists."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        return MODEL_MISSING.found(f"{path} is not there", f"{path}: {error.strerror}")
+    except OSError as error:
+        summary = f"could not tell whether {path} is there"
+        return MODEL_MISSING.found(summary, f"{path}: {error.strerror or error}", severity=UNKNOWN)
+    return MODEL_MISSING.fine(f"{path} is there", path)

@@ -1,0 +1,122 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A whole preflight of one host: all areas side by side, each with its time limit."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .. import args_report, cuda_home, spec
+from ..redaction import redact, redact_text
+from ..release_difference import plain_release
+from . import args_area, declaration
+from .outcome import outcome_of
+from .preflight_kinds import NOT_LOOKED_AT
+from .reading import CouldNotTell, Reader, Unknown, gather
+from .stand_ins import without_secrets
+from .table import EXAMINERS
+
+Examine = Callable[[Mapping[str, Any]], "dict[str, Any]"]
+# Longer than the limits of the readings inside an area, and short enough for a preflight of a host within 3 s.
+LIMIT_S = 2.6
+
+
+def look(
+    params: Mapping[str, Any], examiners: Mapping[str, Examine] | None = None, limit_s: float = LIMIT_S
+) -> dict[str, Any]:
+    """The findings of all areas, each with its area, the readings and the seconds of each area, and the outcome."""
+    examiners = EXAMINERS if examiners is None else examiners
+    elapsed: dict[str, float] = {}
+
+    def timed(area: str, examine: Examine) -> Callable[[], dict[str, Any]]:
+        def run() -> dict[str, Any]:
+            started = time.monotonic()
+            try:
+                return examine(params)
+            finally:
+                elapsed[area] = round(time.monotonic() - started, 3)
+
+        return run
+
+    results = gather({area: Reader(timed(area, examine), limit_s) for area, examine in examiners.items()})
+    # A copy: an area that is late may still write into it.
+    took = dict(elapsed)
+    findings: list[dict[str, Any]] = []
+    readings: dict[str, Any] = {}
+    for area, result in results.items():
+        if isinstance(result, Unknown):
+            readings[area] = {"unknown": redact_text(result.reason)}
+            lost = NOT_LOOKED_AT.found(f"{area} was not looked at", result.reason)
+            findings.append({**lost.as_dict(), "area": area})
+            continue
+        readings[area] = redact(result["readings"])
+        findings += [_without_read_secrets({**finding, "area": area}) for finding in result["findings"]]
+    return {
+        "findings": findings,
+        "readings": readings,
+        "outcome": outcome_of(findings),
+        "elapsed_s": {area: took.get(area, limit_s) for area in examiners},
+    }
+
+
+def _without_read_secrets(finding: dict[str, Any]) -> dict[str, Any]:
+    """Evidence is quoted from the machine: command lines and files of others may be in it."""
+    return {**finding, "evidence": redact_text(str(finding.get("evidence") or ""))}
+
+
+def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict[str, Any]:
+    """What the module preflight_info returns: its options as they were given, and how to bring values into types."""
+    params = {**params, **without_secrets({key: params.get(key) for key in ("instances", "defaults")})}
+    release = plain_release(str(params.get("upgrade_to") or ""))
+    name = str(params.get("host_name") or "")
+    homes = _cuda_homes(params, release)
+    host = spec.Host(name, str(params.get("address") or name), params.get("gpus") or [], homes)
+    problem = str(params.get("declaration_problem") or "")
+    try:
+        if problem:
+            raise CouldNotTell(problem)
+        read = declaration.read_declaration(
+            params.get("instances"), params.get("defaults"), host, validate, upgrade_to=release
+        )
+    except Exception as error:
+        # The declarations are raw. What nobody thought of in them is no reason not to look at the host.
+        read = declaration.Declaration()
+        what = problem or f"{type(error).__name__}: {error}"
+        read.add(declaration.REFUSED.found("the declarations could not be understood", what))
+    area_params = {"instances": read.instances, "declaration_findings": read.findings, "newest": declaration.NEWEST}
+    return {**look(area_params), "upgrade": upgrades(read.instances, release) if release else {}}
+
+
+def upgrades(instances: Sequence[Mapping[str, Any]], release: str) -> dict[str, Any]:
+    """What the release changes for the arguments in use, by instance."""
+    found: dict[str, Any] = {}
+    for instance in instances:
+        before = str(instance["declared_version"])
+        said: dict[str, Any] = {"from": before or "no declared release", "to": release, "changes": []}
+        try:
+            if not before:
+                raise ValueError("no release is declared")
+            change = args_report.upgrade(args_area.declared_by(instance), plain_release(before), release)
+            said.update({key: change[key] for key in ("from", "to", "assumed", "changes", "lines")})
+        except declaration.WRONG_SHAPE as error:
+            said["lines"] = [f"could not be compared: {error}"]
+        found[str(instance["name"])] = said
+    return found
+
+
+def _cuda_homes(params: Mapping[str, Any], release: str) -> dict[str, str]:
+    """The toolkit that a deployment would name to each release: what is declared, or what it has made."""
+    wish = str(params.get("cuda_home") or "auto")
+    given = [params.get("defaults"), *(params["instances"] if isinstance(params.get("instances"), list) else ())]
+    versions = {str(one.get("version")) for one in given if isinstance(one, Mapping) and one.get("version")}
+    homes: dict[str, str] = {}
+    for version in {release} if release else versions:
+        path = wish if wish.startswith("/") else f"{spec.ENVIRONMENTS_DIR}/{version}/{cuda_home.DIRECTORY}"
+        if wish.startswith("/") or (wish == "auto" and os.path.isdir(path)):
+            homes[version] = path
+    return homes

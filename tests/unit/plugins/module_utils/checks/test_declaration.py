@@ -1,0 +1,197 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Declarations read for a preflight: refusals become findings, and what can be used is used."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.serving.sglang.plugins.module_utils import spec
+from ansible_collections.serving.sglang.plugins.module_utils.checks import declaration
+from ansible_collections.serving.sglang.plugins.module_utils.checks.declaration import read_declaration
+
+HOST = spec.Host("h1", "10.0.0.1")
+DEFAULTS = {"version": "0.5.22", "output_cap_tokens": 4096, "slowest_tokens_per_s": 100}
+ARGUMENTS = {"max-running-requests": 16, "max-queued-requests": 16}
+MAIN = {"name": "main", "model": "/srv/models/tiny", "port": 30000, "cards": [0], "arguments": ARGUMENTS}
+
+
+def validate(options: Any, values: Any) -> tuple[dict[str, Any], list[str]]:
+    result = ArgumentSpecValidator(options).validate(values)
+    return result.validated_parameters, result.error_messages
+
+
+def read(*instances: Any, defaults: Any = DEFAULTS, upgrade_to: str = "") -> declaration.Declaration:
+    return read_declaration(list(instances), defaults, HOST, validate, upgrade_to)
+
+
+def said(found: declaration.Declaration) -> list[tuple[str, str, str]]:
+    return [(one["id"], one.get("instance", ""), one["summary"]) for one in found.findings]
+
+
+def test_a_good_declaration_has_no_finding_and_is_resolved() -> None:
+    found = read(MAIN)
+    assert said(found) == []
+    (one,) = found.instances
+    assert one["desired"]["grace"]["period_s"] > 0
+    assert one["environment"]["SGLANG_MAX_NEW_TOKENS_LIMIT"] == "4096"
+    expected = {"name": "main", "version": "0.5.22", "runtime": "native", "port": 30000, "cards": [0], "tp": 1}
+    assert {key: one[key] for key in expected} == expected
+    assert one["python"] == "/opt/sglang/0.5.22/bin/python"
+    assert one["home"] == "/var/lib/sglang/main"
+
+
+def test_values_are_brought_into_their_types_as_the_role_does() -> None:
+    found = read({**MAIN, "port": "30000"}, defaults={**DEFAULTS, "slowest_tokens_per_s": "100"})
+    assert said(found) == []
+    assert found.instances[0]["port"] == 30000
+
+
+def test_an_upgrade_is_read_as_if_it_were_declared() -> None:
+    found = read({**MAIN, "version": "0.5.17"}, upgrade_to="0.5.23")
+    assert found.instances[0]["version"] == "0.5.23"
+    assert found.instances[0]["desired"]["version"] == "0.5.23"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"prot": 1}, "'prot' is no option of an instance; is port meant?"),
+        ({"port": "abc"}, "option 'port'"),
+        ({"memory": {"kind": "odd"}}, "must be one of: dedicated, shared, unified"),
+        ({"name": "a-b"}, "a dash would nest"),
+        ({"version": "latest"}, "does not say which release"),
+        ({"model": None}, "model is missing"),
+        ({"runtime": "docker"}, "is not available yet"),
+        ({"output_cap_tokens": 0}, "output_cap_tokens"),
+        ({"cards": ["x"]}, "neither an index nor a UUID"),
+    ],
+)
+def test_what_the_role_refuses_is_an_error(change: dict[str, Any], expected: str) -> None:
+    found = read({**MAIN, **change})
+    errors = [one for one in found.findings if one["severity"] == "error"]
+    text = " ".join(one["summary"] for one in errors).replace("argument '", "option '").lower()
+    assert expected.lower() in text
+    assert {one["id"] for one in errors} == {"declaration.refused"}
+    assert all("sglang_server_instances" in one["evidence"] for one in errors)
+    # The other areas still look at what can be understood of it.
+    assert len(found.instances) == 1
+
+
+def test_a_finding_names_its_instance() -> None:
+    found = read(MAIN, {**MAIN, "name": "other", "port": 30100, "cards": [1], "model": "x y"})
+    assert [(one[0], one[1]) for one in said(found)] == [("declaration.refused", "other")]
+
+
+def test_one_refused_instance_leaves_the_others() -> None:
+    found = read(MAIN, {**MAIN, "name": "other", "port": 30100, "cards": [1], "version": "latest"})
+    assert [bool(one["desired"]) for one in found.instances] == [True, False]
+
+
+def test_two_instances_that_collide_are_refused_together_and_looked_at_alone() -> None:
+    found = read(MAIN, {**MAIN, "name": "other"})
+    assert all(one[0] == "declaration.refused" for one in said(found))
+    assert said(found)
+    assert all(one["desired"] for one in found.instances)
+
+
+def test_a_doubt_is_a_warning() -> None:
+    found = read({**MAIN, "host": "127.0.0.1"})
+    assert [(one["id"], one["severity"], one["instance"]) for one in found.findings] == [
+        ("declaration.doubtful", "warning", "main")
+    ]
+
+
+@pytest.mark.parametrize("instances", ["main", {"name": "main"}, None, 3])
+def test_no_list_of_instances_is_refused(instances: Any) -> None:
+    found = read_declaration(instances, {}, HOST, validate)
+    assert [one["id"] for one in found.findings] == ["declaration.refused"]
+    assert found.instances == []
+
+
+def test_an_instance_that_is_no_mapping_leaves_the_others() -> None:
+    found = read("main", MAIN)
+    assert said(found) == [("declaration.refused", "", "instance number 1 is no mapping")]
+    assert [one["name"] for one in found.instances] == ["main"]
+
+
+def test_a_host_without_instances_is_said() -> None:
+    assert [(one["id"], one["severity"]) for one in read().findings] == [("declaration.nothing", "warning")]
+
+
+def test_wrong_defaults_are_refused_once() -> None:
+    found = read(MAIN, {**MAIN, "name": "b", "port": 30100, "cards": [1]}, defaults={**DEFAULTS, "margin_s": "soon"})
+    refused = [one for one in found.findings if one["id"] == "declaration.refused"]
+    assert len(refused) == 1
+    assert "what holds for all instances" in refused[0]["summary"]
+
+
+def test_a_key_that_stands_in_the_arguments_too_is_refused_by_its_stand_in() -> None:
+    found = read({**MAIN, "api_key": "stand-in-1", "environment": {"X_HEADER": "Bearer stand-in-1"}})
+    assert any("also stands in what would be written" in one["summary"] for one in found.findings)
+
+
+WORDS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
+VALUES = st.one_of(WORDS, st.lists(WORDS, max_size=3), st.dictionaries(st.text(max_size=5), WORDS, max_size=3))
+
+
+KEYS = st.one_of(st.sampled_from(sorted(declaration.instance_options())), st.text(max_size=6))
+
+
+@given(st.lists(st.dictionaries(KEYS, VALUES), max_size=3))
+def test_whatever_is_declared_is_read(instances: list[dict[str, Any]]) -> None:
+    found = read_declaration(instances, DEFAULTS, HOST, validate)
+    assert len(found.instances) == len(instances)
+    assert all(one["severity"] in ("error", "warning") for one in found.findings)
+
+
+@given(
+    st.dictionaries(
+        st.one_of(WORDS, st.sampled_from(["tp-size", "max-running-requests", "device"])), VALUES, max_size=4
+    ),
+    st.dictionaries(WORDS, VALUES, max_size=3),
+)
+def test_whatever_arguments_and_environments_are_read(arguments: Any, environment: Any) -> None:
+    found = read({**MAIN, "arguments": {**ARGUMENTS, **arguments}, "environment": environment}, {**MAIN, "name": "b"})
+    assert len(found.instances) == 2
+
+
+# --- the models -----------------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_is_there_is_fine(tmp_path: Path) -> None:
+    found = declaration.examine({"instances": [{"name": "main", "model": str(tmp_path)}]})["findings"]
+    assert [(one["id"], one["severity"], one.get("instance")) for one in found] == [
+        ("declaration.model_missing", "ok", "main"),
+        ("declaration.refused", "ok", None),
+    ]
+
+
+@pytest.mark.parametrize("name", ["none", "file/below"])
+def test_a_model_that_is_not_there_is_an_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    found = declaration.look_for_model(str(tmp_path / name))
+    assert (found.severity, found.summary) == ("error", f"{tmp_path / name} is not there")
+
+
+def test_a_model_that_may_not_be_seen_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "stat", refuse)
+    found = declaration.look_for_model("/srv/models/x")
+    assert (found.severity, found.evidence) == ("unknown", "/srv/models/x: Permission denied")
+
+
+def test_a_hub_id_is_no_path() -> None:
+    found = declaration.examine({"instances": [{"name": "main", "model": "Qwen/Qwen3-8B"}]})["findings"]
+    assert [one["id"] for one in found] == ["declaration.refused"]
