@@ -44,11 +44,13 @@ def python_headers(readings: Toolchain) -> Iterator[Finding]:
         return
     virtual = interpreter.prefix != interpreter.base_prefix
     why = f"{interpreter.executable} is a virtual environment and has none of its own" if virtual else ""
+    # A server on the CPU compiles nothing until it is asked to (torch.compile): it starts without.
     yield kinds.HEADERS_OF_PYTHON.found(
         f"Python.h of Python {interpreter.minor} is missing: headers belong to the base interpreter"
         f" below {interpreter.base_prefix}" + (f"; {why}" if why else ""),
         f"{header}: not there; base interpreter {interpreter.base_prefix}, version {interpreter.version}",
         headers_fix(interpreter, family_of(readings.system)),
+        severity="" if readings.uses_cuda else WARNING,
     )
 
 

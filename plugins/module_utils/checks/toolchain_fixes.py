@@ -51,14 +51,14 @@ def root_fix(readings: Toolchain) -> str:
     wheels = readings.wheels
     parts = None if isinstance(wheels, Unknown) else wheels.of_major(major)
     if parts is not None and parts.complete:
-        return f"set {target}: serving.sglang.cuda_home makes one of the wheels in the environment, as a deploy does"
+        return f"set {target}: a deploy makes one of the wheels in the environment (sglang_server_cuda_home: auto)"
     release = wanted_release(readings)
     names = parts.missing_distributions if parts is not None and parts.nvcc else ()
     names = names or (*NVCC_WHEELS, "nvidia-cuda-cccl", "nvidia-cuda-runtime")
-    install = " ".join(f"'{name}=={release}.*'" for name in names)
+    install = ", ".join(f"'{name}=={release}.*'" for name in names)
     return (
-        f"set {target}: install the toolkit of CUDA {release}, or have serving.sglang.cuda_home make one after"
-        f" `{readings.python} -m pip install {install}`"
+        f"set {target}: install the toolkit of CUDA {release}, or let a deploy make one out of wheels"
+        f" (sglang_server_cuda_home: auto, sglang_server_cuda_wheels: [{install}])"
     )
 
 
@@ -114,7 +114,7 @@ def same_release_fix(readings: Toolchain, origin: str, release: str, packages: M
     """An nvcc of the release of the headers: those are bound to torch, which pins its runtime."""
     if origin not in ("the root", "the wheels"):
         return f"remove the directory of CUDA {release} from {origin} in the environment of the instance"
-    names = " ".join(f"'{name}=={release}.*'" for name in NVCC_WHEELS)
-    wheels = f"`{readings.python} -m pip install {names}`"
-    said = f"take nvcc of CUDA {release}, as the headers are: {wheels}"
+    names = ", ".join(f"'{name}=={release}.*'" for name in (*NVCC_WHEELS, "nvidia-cuda-cccl", "nvidia-cuda-runtime"))
+    said = f"take nvcc of CUDA {release}, as the headers are: a deploy installs it beside the environment with"
+    said += f" sglang_server_cuda_wheels: [{names}]"
     return said if jit_cache_fits(packages) else f"{said}; and {jit_cache_fix(readings, packages)}"

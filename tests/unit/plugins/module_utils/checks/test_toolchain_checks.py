@@ -99,6 +99,7 @@ def test_case_python_headers_of_the_base_interpreter() -> None:
     assert "/usr/include/python3.12/Python.h" in fault.evidence
     assert fault.fix.startswith("apt-get install -y python3.12-dev, or")
     assert "an interpreter that ships its headers" in fault.fix
+    assert ids(replace(readings, device="cpu")) == ["warning python.headers_missing"]
 
 
 def test_case_nvcc_in_wheels_but_not_pointed_to() -> None:
@@ -112,7 +113,7 @@ def test_case_nvcc_in_wheels_but_not_pointed_to() -> None:
     for fault, wheel in zip(found, (case["wheel_nvcc"], case["wheel_libcudart"])):
         assert wheel in fault.evidence
         assert "CUDA_HOME to a directory that has bin/nvcc, include and lib64/libcudart.so" in fault.fix
-        assert "serving.sglang.cuda_home" in fault.fix
+        assert "sglang_server_cuda_home: auto" in fault.fix
 
 
 def test_case_headers_and_nvcc_of_different_releases() -> None:
@@ -463,7 +464,7 @@ def test_missing_wheels_are_named_in_the_repair() -> None:
     assert "nvidia-cuda-nvcc" not in fault.fix
     bare = replace(readings, wheels=wheels(nvcc=False))
     fault = next(fault for fault in faults(bare) if fault.id == "cuda.nvcc_missing")
-    assert "'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*' 'nvidia-cuda-crt==13.0.*'" in fault.fix
+    assert "['nvidia-cuda-nvcc==13.0.*', 'nvidia-nvvm==13.0.*', 'nvidia-cuda-crt==13.0.*', " in fault.fix
 
 
 def test_the_empty_cuda_path_is_the_working_directory() -> None:
