@@ -219,8 +219,8 @@ def _resume(replica: Replica, run: str, must_be_stopped: bool) -> str:
     """Where a continued run takes a replica up again.
 
     It only has to come back when every member was taken out by this run (its record says so) and has since been
-    stopped, or stopped and started again (active only since after the record was written) with what is declared now. ``must_be_stopped``: something is still to be
-    done while it is stopped, so one that was started since, perhaps by a deployment, has to leave again.
+    stopped, or stopped and started again (active only since after the record was written) with what is declared now.
+    ``must_be_stopped``: something is still to be done meanwhile, so one that was started since has to leave again.
     """
     for member in replica.members:
         record = member.record
