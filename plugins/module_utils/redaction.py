@@ -32,8 +32,8 @@ _NAMES = (
 )
 _NAME = "(?:[A-Za-z0-9_-]*[_-])?(?:" + "|".join(name.replace("_", "[_-]") for name in _NAMES) + ")"
 # Quoted parts with escapes and bare characters, as Python, JSON and a shell join them. A bare part ends at white space,
-# a comma or a closing bracket.
-_VALUE = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,)\]}'"])+"""
+# a closing bracket, or a comma that a white space or a quoted part follows: a key may have a comma inside.
+_VALUE = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,)\]}'"]|,(?=[^\s)\]}'"]))+"""
 _NOTHING = re.compile(r"""^(?:None|null|''|"")$""")
 
 _ASSIGNED = re.compile(

@@ -215,11 +215,12 @@ def _unfinished_run(members: Sequence[Member]) -> str | None:
     return max(open_records, key=lambda record: record.at).run
 
 
-def _resume(replica: Replica, run: str) -> str:
+def _resume(replica: Replica, run: str, must_be_stopped: bool) -> str:
     """Where a continued run takes a replica up again.
 
     It only has to come back when every member was taken out by this run (its record says so) and has since been
     stopped, or stopped and started again (active only since after the record was written) with what is declared now.
+    ``must_be_stopped``: something is still to be done meanwhile, so one that was started since has to leave again.
     """
     for member in replica.members:
         record = member.record
@@ -227,7 +228,7 @@ def _resume(replica: Replica, run: str) -> str:
             return LEAVE
         stopped = member.state == "stopped"
         started_since = member.active_since is not None and member.active_since > record.at
-        if not stopped and not started_since:
+        if not stopped and (must_be_stopped or not started_since):
             return LEAVE
     return START
 
@@ -420,7 +421,7 @@ def make_plan(
         elif only_pending and not pending and replica.name not in unfinished:
             skipped.append((replica.name, "no restart pending"))
         else:
-            resume = _resume(replica, run) if replica.name in unfinished else LEAVE
+            resume = _resume(replica, run, by_host) if replica.name in unfinished else LEAVE
             why = (
                 "left unfinished by an earlier run"
                 if replica.name in unfinished

@@ -47,7 +47,9 @@ def test_a_rollout_under_load_loses_nothing(time):
         first = rollout(log=f"under-load-{time}")
         wait_until(lambda: fleet.job("h1").get("job") == "stop", "the first replica is being drained", 120)
         second = rollout(log=f"second-{time}")
-        assert "another rollout holds the lock" in second.fails(), "a second rollout is refused"
+        refused = second.fails()
+        assert "another rollout holds the lock" in refused, "a second rollout is refused"
+        assert "continuing run" not in refused, "it says nothing that is not so"
         first.succeeds()
     lost = {key: summary[key] for key in ("failed", "cut_short", "in_flight", "reasons")}
     assert summary["sent"] == summary["answered"] > 20, lost
@@ -113,7 +115,7 @@ def test_a_replica_that_never_gets_ready_stops_the_rollout():
 
     text = rollout(log="never-ready").fails()
     assert "/srv/models/none" in text, "the line of the log that explains it is in the message"
-    assert "stopped at h1-main" in text
+    assert "stopped at h1-main on h1, at the step start" in text
     assert not fleet.serves("h1")
     assert fleet.workers() == {fleet.SERVERS["h2"]: True, fleet.SERVERS["h3"]: True}
     assert [fleet.main_pid(host) for host in ("h2", "h3")] == [before["h2"], before["h3"]], "the others were left alone"
@@ -262,3 +264,4 @@ def test_status_shows_the_fleet_and_changes_nothing():
     for words in ("h1-main", "h2-main", "h3-main", "65536", "healthy"):
         assert words in text
     assert "changed=1" not in text
+    assert "eeds attention" in text, "one line says whether something does"

@@ -10,7 +10,7 @@ import json
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.serving.sglang.plugins.module_utils.redaction import MASK, redact, redact_text
@@ -63,6 +63,7 @@ def test_a_known_secret_is_found_anywhere(secret, before, after):
 
 
 @given(NAMES, SECRETS)
+@example("api_key", "Zq,qZ")
 def test_a_structure_keeps_no_key_and_is_not_changed(name, secret):
     data = {
         "server_args": {name: secret},

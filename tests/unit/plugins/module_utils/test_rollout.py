@@ -338,3 +338,17 @@ def test_what_a_refused_plan_would_do_is_not_said_as_if_it_were_done():
     assert f"if it began: continuing run {RUN}" in text
     assert "note:" not in text
     assert f"note: continuing run {RUN}" in "\n".join(rollout.render_plan(plan([*members[:1], member(2)])))
+
+
+@pytest.mark.parametrize(
+    ("by_host", "state", "resume"),
+    [(False, "up", "start"), (True, "up", "leave"), (True, "starting", "leave"), (True, "stopped", "start")],
+)
+def test_maintenance_never_runs_its_tasks_beside_a_server_that_was_started_meanwhile(by_host, state, resume):
+    """A deployment starts what an interrupted maintenance left stopped, and routes to it."""
+    left = record("leaving", at=2000.0)
+    active = None if state == "stopped" else 2500.0
+    away = member(1, record=left, state=state, serving=state == "up", active_since=active)
+    result = plan([away, member(2)], by_host=by_host, only_hosts=["h1"])
+    assert result.refusals == ()
+    assert [replica.resume for wave in result.waves for replica in wave] == [resume]
