@@ -10,6 +10,7 @@ of the soak, less settle, drain, stop, start, verification and soak. Nothing els
 
 from __future__ import annotations
 
+import os
 import pathlib
 import statistics
 import subprocess
@@ -23,24 +24,26 @@ import running_fleet as fleet
 SETTLE_S, SOAK_S = 3, 5
 
 # Prints the seconds of each step. It does what a careful engineer does, and notices what this one would notice.
-BY_HAND = f"""
-set -e
-on() {{ ssh -F {{ssh_config}} "$@"; }}
-now() {{ date +%s.%N; }}
-mark() {{ echo "$1 $(now)"; }}
+BY_HAND = r"""
+set -euo pipefail
+on() { ssh -F "$SSH_CONFIG" "$@"; }
+mark() { echo "$1 $(date +%s.%N)"; }
+workers() { on gw curl -sS http://127.0.0.1:30000/workers; }
 mark begin
-id=$(on gw curl -sS http://127.0.0.1:30000/workers | python3 -c '
+id=$(workers | python3 -c '
 import json, sys
-print(next(w["id"] for w in json.load(sys.stdin)["workers"] if w["url"] == "{{url}}"))')
-on gw curl -sS -X DELETE http://127.0.0.1:30000/workers/$id > /dev/null
-while on gw curl -sS http://127.0.0.1:30000/workers | grep -q '{{url}}'; do sleep 0.5; done
+print(next(w["id"] for w in json.load(sys.stdin)["workers"] if w["url"] == sys.argv[1]))' "$URL")
+on gw curl -sS -X DELETE "http://127.0.0.1:30000/workers/$id" > /dev/null
+while workers | grep -qF "$URL"; do sleep 0.5; done
 mark leave
-sleep {SETTLE_S}
+sleep "$SETTLE_S"
 mark settle
 n=0
-while [ $n -lt 3 ]; do
-  loads=$(on h1 curl -sS http://127.0.0.1:30000/v1/loads)
-  case $loads in *'"num_running_reqs":0,"num_waiting_reqs":0'*) n=$((n+1)) ;; *) n=0 ;; esac
+while [ "$n" -lt 3 ]; do
+  if on h1 curl -sS http://127.0.0.1:30000/v1/loads | python3 -c '
+import json, sys
+sys.exit(any(load["num_running_reqs"] + load["num_waiting_reqs"] for load in json.load(sys.stdin)["loads"]))'
+  then n=$((n + 1)); else n=0; fi
   sleep 0.5
 done
 mark drain
@@ -49,18 +52,17 @@ mark stop
 on h1 systemctl start sglang-main
 until on h1 curl -sfS http://127.0.0.1:30000/ready > /dev/null 2>&1; do sleep 0.5; done
 mark start
-on h1 "curl -sfS -H 'Content-Type: application/json' \\
-  -d '{{{{\\"text\\": \\"Hello\\", \\"sampling_params\\": {{{{\\"max_new_tokens\\": 8}}}}}}}}' \\
-  http://127.0.0.1:30000/generate" > /dev/null
+generate='{\"text\": \"Hello\", \"sampling_params\": {\"max_new_tokens\": 8}}'
+on h1 "curl -sfS -H 'Content-Type: application/json' -d \"$generate\" http://127.0.0.1:30000/generate" > /dev/null
 mark verify
-on gw "curl -sfS -H 'Content-Type: application/json' -d '{{{{\\"url\\": \\"{{url}}\\"}}}}' \\
-  http://127.0.0.1:30000/workers" > /dev/null
-until on gw curl -sS http://127.0.0.1:30000/workers | python3 -c '
+add="{\\\"url\\\": \\\"$URL\\\"}"
+on gw "curl -sfS -H 'Content-Type: application/json' -d \"$add\" http://127.0.0.1:30000/workers" > /dev/null
+until workers | python3 -c '
 import json, sys
-workers = json.load(sys.stdin)["workers"]
-sys.exit(not any(w["url"] == "{{url}}" and w["is_healthy"] for w in workers))'; do sleep 0.5; done
+found = json.load(sys.stdin)["workers"]
+sys.exit(not any(w["url"] == sys.argv[1] and w["is_healthy"] for w in found))' "$URL"; do sleep 0.5; done
 mark rejoin
-sleep {SOAK_S}
+sleep "$SOAK_S"
 mark soak
 """
 STEPS = ("leave", "settle", "drain", "stop", "start", "verify", "rejoin", "soak")
@@ -68,8 +70,10 @@ NOT_OVERHEAD = ("settle", "drain", "stop", "start", "verify", "soak")
 
 
 def by_hand() -> dict[str, float]:
-    script = BY_HAND.format(ssh_config=f"/run/serving-sglang-lab/{fleet.NAME}/ssh_config", url=fleet.SERVERS["h1"])
-    done = subprocess.run(fleet.in_fleet("bash", "-c", script), capture_output=True, text=True, check=True)
+    given = {"SETTLE_S": str(SETTLE_S), "SOAK_S": str(SOAK_S), "URL": fleet.SERVERS["h1"]}
+    given["SSH_CONFIG"] = f"/run/serving-sglang-lab/{fleet.NAME}/ssh_config"
+    command = fleet.in_fleet("bash", "-c", BY_HAND)
+    done = subprocess.run(command, env={**os.environ, **given}, stdout=subprocess.PIPE, text=True, check=True)
     marks = dict(line.split() for line in done.stdout.splitlines())
     times = [float(marks[name]) for name in ("begin", *STEPS)]
     seconds = {step: end - begin for step, begin, end in zip(STEPS, times, times[1:], strict=False)}
