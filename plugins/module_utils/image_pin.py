@@ -133,17 +133,17 @@ def _moved(reference: ImageReference, before: str, present: Present, source: str
         return EngineError(
             "image.platform_digest",
             f"{reference.tagged} is pinned by {before}, which is the digest of its part for {platform} and not of the "
-            f"tag: {present.digest}. Hosts of another platform cannot pull by it. Next step: refresh: true, which writes "
-            "the tag's own; the image stays the same",
+            f"tag: {present.digest}. Hosts of another platform cannot pull by it. Next step: refresh: true takes the "
+            "tag's own; the image stays the same",
             **facts,
         )
     made = f", made {present.facts.created}" if present.facts.created else ""
     return EngineError(
         "image.moved",
         f"the tag {reference.tagged} was moved under its pin: pinned is {before}, and {where} it is {present.digest} "
-        f"now{made}. Nothing was changed. Next step: find out who moved it, since a release's tag should stay; then take "
-        f"the new image with refresh: true, and roll it out as an upgrade; or keep {reference.pinned(before).by_digest} "
-        "by a tag of your own, before the registry deletes it",
+        f"now{made}. Nothing was changed. Next step: find out who moved it, since a release's tag should stay. Then "
+        "take the new image with refresh: true, and roll it out as an upgrade; or give the pinned one a tag of your "
+        f"own before the registry deletes it: {reference.pinned(before).by_digest}",
         **facts,
     )
 

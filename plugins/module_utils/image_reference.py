@@ -143,9 +143,9 @@ class TagFacts:
     other: tuple[str, ...] = ()
 
 
-# Rules instead of a list of tags. They are read from SGLang's own workflows (.github/workflows: release-docker.yml,
-# _docker-build-and-publish.yml, release-docker-amd.yml) and from tags as people use them: v0.5.6.post2-cu129-amd64-runtime,
-# v0.5.15-cu130, v0.5.11-cu130-runtime, v0.5.19-rocm700-mi35x. Release, then words between dashes in any order.
+# Rules instead of a list of tags: the release, then words between dashes in any order. They are read from SGLang's own
+# workflows (.github/workflows: release-docker.yml, _docker-build-and-publish.yml, release-docker-amd.yml) and from tags
+# as people use them: v0.5.6.post2-cu129-amd64-runtime, v0.5.11-cu130-runtime, v0.5.15-cu130, v0.5.19-rocm700-mi35x.
 _RELEASE = re.compile(r"v?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)(?:-|$)")
 _CUDA = re.compile(r"cu(\d{2})(\d)")
 _ROCM = re.compile(r"rocm(\d)(\d)(\d+)")
@@ -195,8 +195,8 @@ def refuse(reference: ImageReference, need_digest: bool = True) -> str | None:
             return f"{reference}: the tag {reference.tag} is not deployed: {why}. Next step: {_INSTEAD}"
     if not read_tag(reference.tag).release:
         return (
-            f"{reference}: the tag {reference.tag} does not begin with a whole release of SGLang (v0.5.22), so it is not "
-            "known which arguments and defaults hold. Next step: name a release; give an image of your own such a tag, "
+            f"{reference}: the tag {reference.tag} does not begin with a whole release of SGLang (v0.5.22), so nobody "
+            "knows which arguments and defaults hold. Next step: name a release; give an image of your own such a tag, "
             f"as skopeo copy docker://{reference.tagged} docker://{reference.name}:v0.5.22-{reference.tag}"
         )
     if need_digest and not reference.digest:

@@ -218,8 +218,8 @@ def _local(reference: ImageReference, asking: Asking, expected: str) -> Present:
     if not there:
         raise EngineError(
             "image.tool_missing",
-            f"{' and '.join(engines)} {'are' if len(engines) > 1 else 'is'} not installed on this host, so it stores no "
-            "image. Next step: ask where the engine is, or with source: registry",
+            f"{' and '.join(engines)} {'are' if len(engines) > 1 else 'is'} not installed on this host, so no image is "
+            "stored. Next step: ask where the engine is, or with source: registry",
         )
     problems: list[EngineError] = []
     for engine in there:
@@ -319,7 +319,7 @@ _TABLE = (
         r"x509|certificate",
         "image.unreachable",
         "the certificate of the registry {registry} is not trusted here",
-        "put its authority's certificate at /etc/docker/certs.d/{registry}/ca.crt, which docker, podman and skopeo read",
+        "put its authority's certificate at /etc/docker/certs.d/{registry}/ca.crt, which all engines read",
     ),
     _Answered(
         r"unauthorized|authentication required|denied|no basic auth credentials|invalid username/password"

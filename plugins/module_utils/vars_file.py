@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .errors import EngineError
 
-# A value that a single line holds whole: quoted, or one plain word. What YAML gives a meaning of its own does not match.
+# A value that one line holds whole: quoted, or one plain word. What YAML gives a meaning of its own does not match.
 _REST = re.compile(
     r"""(?P<space>[ ]*)(?P<value>"[^"\\]*"|'(?:[^']|'')*'|[A-Za-z0-9._/~][^\s#]*)?(?P<tail>[ \t]*(?:[ \t]#.*)?\r?)"""
 )
@@ -37,7 +37,9 @@ def find_variable(text: str, variable: str, path: str, wanted: str) -> Place:
     """The variable in a file's text. Raises EngineError; `wanted` is what it then says to write by hand."""
     if text.startswith("$ANSIBLE_VAULT;"):
         raise _refused(path, "it is encrypted by ansible-vault", variable, wanted, "with ansible-vault edit, ")
-    key = re.compile(rf"""(?:{0}|"{0}"|'{0}')[ ]*:(?=[ \t\r]|$)""".replace("{0}", re.escape(variable)))
+    name = re.escape(variable)
+    key = re.compile(rf"""(?:{name}|"{name}"|'{name}')[ ]*:(?=[ 	
+]|$)""")
     lines = text.split("\n")
     here = [number for number, line in enumerate(lines) if key.match(line)]
     if not here:

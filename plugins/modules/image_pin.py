@@ -12,8 +12,8 @@ module: image_pin
 short_description: Pin an image of SGLang by tag and digest
 version_added: "0.1.0"
 description:
-  - A tag can be moved to another image at any time, and hosts pull on different days. A pin has the tag, for people, and
-    the digest, which docker and podman pull by.
+  - A tag can be moved to another image at any time, and hosts pull on different days. A pin has the tag, for people,
+    and the digest, which docker and podman pull by.
   - Resolves a tag to its digest and returns the pin, or writes it into a file of variables.
   - A pin that is there is checked. When its tag points to another image now, the module fails with both digests, and
     nothing is changed unless O(refresh=true).
@@ -43,8 +43,8 @@ requirements:
 options:
   image:
     description:
-      - The image with its tag, as C(lmsysorg/sglang:v0.5.22). A name without a registry is one of Docker Hub, and the pin
-        is written with the registry, because podman completes short names otherwise.
+      - The image with its tag, as C(lmsysorg/sglang:v0.5.22). A name without a registry is one of Docker Hub, and the
+        pin is written with the registry, because podman completes short names otherwise.
       - With a digest too, the digest is checked against the tag.
       - Without it the image is taken that O(variable) has in O(path).
     type: str
@@ -65,8 +65,8 @@ options:
   source:
     description:
       - Where the tag is looked up. V(registry) asks the registry.
-      - V(local) asks the engine what it has stored of the tag, for hosts that reach no registry. A tag that was moved in
-        the registry since the pull is not noticed.
+      - V(local) asks the engine what it has stored of the tag, for hosts that reach no registry. A tag that was moved
+        in the registry since the pull is not noticed.
     type: str
     choices: [registry, local]
     default: registry
