@@ -126,19 +126,19 @@ def read_config(text: str) -> ImageFacts:
 
 @dataclass(frozen=True)
 class LocalImage:
-    """An image in the storage of a host. An engine may know it by several digests of one name."""
+    """An image in the storage of a host.
+
+    An engine may know it by several digests of one name: podman by the index's and the platform's own, any engine by
+    those of tags that had the same image at different times. Which one is the index's is not said: podman's `Digest` is
+    of whichever the image was pulled by first.
+    """
 
     facts: ImageFacts
     # Each with the name it belongs to, in full.
     digests: tuple[tuple[str, str], ...]
-    # Of podman alone: the digest of this platform's own manifest.
-    own_digest: str = ""
 
     def digests_of(self, name: str) -> tuple[str, ...]:
-        """The digests that the name can be pulled by, without the platform's own where there is an index beside it."""
-        found = tuple(digest for each, digest in self.digests if each == name)
-        of_index = tuple(digest for digest in found if digest != self.own_digest)
-        return of_index or found
+        return tuple(digest for each, digest in self.digests if each == name)
 
 
 def read_local(text: str) -> LocalImage:
@@ -158,7 +158,7 @@ def read_local(text: str) -> LocalImage:
             continue
         digests.append((reference.name, reference.digest))
     facts = _facts(platform, image.get("Created"), image.get("Config"))
-    return LocalImage(facts, tuple(dict.fromkeys(digests)), str(image.get("Digest") or ""))
+    return LocalImage(facts, tuple(dict.fromkeys(digests)))
 
 
 @dataclass(frozen=True)

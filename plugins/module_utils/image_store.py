@@ -250,10 +250,12 @@ def _stored(reference: ImageReference, asking: Asking, engine: str, expected: st
     if expected in digests:
         return Present(expected, engine, None, (), image.facts)
     if len(digests) > 1:
+        pinned = f", and none is the pinned {expected}: the tag was moved" if expected else ""
         raise EngineError(
-            "image.ambiguous",
-            f"{engine} knows {reference} by {len(digests)} digests ({', '.join(digests)}): it was pulled at different "
-            "times, and which one the tag has now cannot be seen here. Next step: ask with source: registry",
+            "image.moved" if expected else "image.ambiguous",
+            f"{engine} knows {reference} by {len(digests)} digests ({', '.join(digests)}){pinned}. Which one is the "
+            "tag's cannot be seen here: podman keeps the platform's own beside that of the index. Next step: ask with "
+            "source: registry, or give the image with the digest to have it checked",
             digests=list(digests),
         )
     return Present(digests[0], engine, None, (), image.facts)
@@ -310,7 +312,7 @@ _TABLE = (
         "log in, which raises the limit: {login}; or wait",
     ),
     _Answered(
-        r"server gave http response to https client",
+        r"server gave http response to https client|first record does not look like a tls handshake",
         "image.unreachable",
         "the registry {registry} speaks HTTP without TLS",
         "give it a certificate; or, for a test registry, tls_verify: false",
@@ -329,9 +331,9 @@ _TABLE = (
         "log in: {login}. Docker Hub says the same of a name that does not exist",
     ),
     _Answered(
-        r"pinging container registry \S+: (?:statuscode: |received unexpected http status: )?4\d\d",
+        r"invalid status code from registry 4\d\d|invalid character '<'",
         "image.garbled",
-        "what answers at {registry} is no registry",
+        "what answers at {registry} is not a registry",
         "check host and port of the image's name",
     ),
     _Answered(

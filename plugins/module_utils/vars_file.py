@@ -17,7 +17,7 @@ from .errors import EngineError
 
 # A value that one line holds whole: quoted, or one plain word. What YAML gives a meaning of its own does not match.
 _REST = re.compile(
-    r"""(?P<space>[ ]*)(?P<value>"[^"\\]*"|'(?:[^']|'')*'|[A-Za-z0-9._/~][^\s#]*)?(?P<tail>[ \t]*(?:[ \t]#.*)?\r?)"""
+    r"""(?P<space>[ ]*)(?P<value>"[^"\\]*"|'(?:[^']|'')*'|[A-Za-z0-9._/~][^\s#]*)?(?P<tail>[ ]*(?:[ ]#.*)?\r?)"""
 )
 _NOTHING = ("", "~", "null", "Null", "NULL")
 
@@ -38,8 +38,7 @@ def find_variable(text: str, variable: str, path: str, wanted: str) -> Place:
     if text.startswith("$ANSIBLE_VAULT;"):
         raise _refused(path, "it is encrypted by ansible-vault", variable, wanted, "with ansible-vault edit, ")
     name = re.escape(variable)
-    key = re.compile(rf"""(?:{name}|"{name}"|'{name}')[ ]*:(?=[ 	
-]|$)""")
+    key = re.compile(rf"""(?:{name}|"{name}"|'{name}')[ ]*:(?=[ \r]|$)""")
     lines = text.split("\n")
     here = [number for number, line in enumerate(lines) if key.match(line)]
     if not here:
