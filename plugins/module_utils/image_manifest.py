@@ -151,7 +151,7 @@ def read_local(text: str) -> LocalImage:
         raise Garbled(f"an image without an architecture came: {_shown(text)}")
     platform = _platform(str(image.get("Os") or "linux"), image["Architecture"], str(image.get("Variant") or ""))
     digests = []
-    for each in image.get("RepoDigests") or ():
+    for each in _list(image.get("RepoDigests")):
         try:
             reference = parse_reference(str(each))
         except NotAReference:
@@ -183,16 +183,15 @@ def read_described(text: str) -> Described:
 def _facts(platform: Platform, created: Any, config: Any) -> ImageFacts:
     config = config if isinstance(config, dict) else {}
     environment: dict[str, str] = {}
-    for each in config.get("Env") or ():
+    for each in _list(config.get("Env")):
         name, _equals, value = str(each).partition("=")
         environment[name] = value
     labels = config.get("Labels")
-    entrypoint = config.get("Entrypoint")
     return ImageFacts(
         platform,
         str(created or ""),
         {str(name): str(value) for name, value in labels.items()} if isinstance(labels, dict) else {},
-        tuple(str(word) for word in entrypoint) if isinstance(entrypoint, list) else (),
+        tuple(str(word) for word in _list(config.get("Entrypoint"))),
         environment.get("CUDA_VERSION", "") or _required(environment.get("NVIDIA_REQUIRE_CUDA", "")),
         environment.get("NVIDIA_REQUIRE_CUDA", ""),
     )
@@ -202,6 +201,10 @@ def _required(text: str) -> str:
     """The release of CUDA in NVIDIA's requirement, as `cuda>=12.9 brand=tesla,driver>=535,driver<536`."""
     found = re.match(r"cuda>=(\d+(?:\.\d+)*)", text)
     return found[1] if found else ""
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _json(text: str, expected: str) -> Any:
