@@ -16,13 +16,12 @@ import hashlib
 import http.server
 import io
 import json
-import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import tarfile
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.serving.sglang.plugins.modules import image_pin
 
@@ -168,21 +168,14 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def module(**arguments: Any) -> dict[str, Any]:
-    """Run the module as Ansible does."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump({"ANSIBLE_MODULE_ARGS": {"tls_verify": False, "timeout_s": 20, **arguments}}, file)
-        file.flush()
-        done = subprocess.run(
-            [sys.executable, image_pin.__file__, file.name],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    result: dict[str, Any] = json.loads(done.stdout)
+    """Run the module in this process, which takes a tenth of the time that one of its own takes to begin."""
+    output = io.StringIO()
+    given = {"tls_verify": False, "timeout_s": 20, **arguments}
+    with patch_module_args(given), contextlib.redirect_stdout(output), pytest.raises(SystemExit) as ended:
+        image_pin.main()
+    result: dict[str, Any] = json.loads(output.getvalue())
     result.pop("invocation", None)
-    assert (done.returncode != 0) == result.get("failed", False)
+    assert bool(ended.value.code) == result.get("failed", False)
     return result
 
 
@@ -352,3 +345,23 @@ def test_a_registry_that_hangs() -> None:
         started = time.monotonic()
         assert "did not end within 1 s" in refused(module(image=image, timeout_s=1), "unreachable")
         assert time.monotonic() - started < 10
+
+
+def test_a_playbook_pins_on_the_controller(registry: str, layout: Layout, tmp_path: Path) -> None:
+    image = f"{registry}/team/sglang:v0.5.22-cu130"
+    digest = layout.push(layout.image("amd64", "play", "13.0.1"), image)
+    file = tmp_path / "all.yml"
+    file.write_text(VARIABLES.format(image=image))
+    task = {
+        "name": "Pin the image",
+        "serving.sglang.image_pin": {"path": str(file), "variable": "sglang_server_image", "tls_verify": False},
+    }
+    play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task, task]}]
+    (tmp_path / "play.yml").write_text(json.dumps(play))
+    words = ["ansible-playbook", "-i", "localhost,", "--diff", "-e", f"ansible_python_interpreter={sys.executable}"]
+    done = subprocess.run([*words, tmp_path / "play.yml"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"ok=2 +changed=1 ", done.stdout)
+    assert f'+sglang_server_image: "{image}@{digest}"' in done.stdout
+    assert "The fleet" not in done.stdout
+    assert file.read_text() == VARIABLES.format(image=f"{image}@{digest}")
