@@ -276,13 +276,13 @@ def _answer(words: Sequence[str], reference: ImageReference, asking: Asking, sto
         ) from None
     if output.code == 0:
         return output.stdout
-    raise _classified(output, words[0], reference, asking, stored_by)
+    raise _classified(output, words, reference, asking, stored_by)
 
 
 def _said(output: Output) -> str:
     """The tool's own message, without the wrapping of its log."""
     wrapped = re.search(r'msg="((?:[^"\\]|\\.)*)"\s*$', output.said)
-    text = wrapped[1].replace('\\"', '"') if wrapped else re.sub(r"^FATA\[\d+\]\s*", "", output.said)
+    text = wrapped[1].replace('\\"', '"') if wrapped else re.sub(r"^(?:FATA\[\d+\]|ERROR:|Error:)\s*", "", output.said)
     return text[:400].rstrip(".")
 
 
@@ -353,25 +353,27 @@ _TABLE = (
 )
 
 
-def _classified(output: Output, tool: str, reference: ImageReference, asking: Asking, stored_by: str) -> EngineError:
+def _classified(
+    output: Output, words: Sequence[str], reference: ImageReference, asking: Asking, stored_by: str
+) -> EngineError:
     said = _said(output)
     complaint = (output.stderr or output.stdout).lower()
     row = next((row for row in _TABLE if re.search(row.pattern, complaint)), None)
     if row is None:
-        return _garbled(reference, f"{tool} ended with status {output.code}: {said}", stored_by)
+        return _garbled(reference, f"{words[0]} ended with status {output.code}: {said}", stored_by)
     if stored_by and row.kind == "image.no_such_tag":
         return _not_stored(reference, stored_by, said)
-    words = {
+    names = {
         "registry": reference.registry,
         "name": reference.name,
         "reference": str(reference.tagged),
         "login": _login(reference, asking),
     }
-    way = row.way.format(**words)
-    if tool == DOCKER and row.kind == "image.no_such_tag":
-        # docker says this too where the registry could not be spoken to with TLS.
-        way += "; with docker this may also be a registry without TLS (tls_verify: false)"
-    return EngineError(row.kind, f"{row.meaning.format(**words)}: {said}. Next step: {way}", said=said)
+    way = row.way.format(**names)
+    if "manifest" in words and row.kind == "image.no_such_tag":
+        # docker says the same of what it could not speak to with TLS, and before 23 of what is in OCI's format.
+        way += "; from `docker manifest` it may also mean a registry without TLS (tls_verify: false) or an old docker"
+    return EngineError(row.kind, f"{row.meaning.format(**names)}: {said}. Next step: {way}", said=said)
 
 
 def _not_stored(reference: ImageReference, engine: str, why: str) -> EngineError:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -141,8 +140,10 @@ def test_files_that_cannot_be_edited(pin, tmp_path) -> None:
         assert raised.value.kind == "image.vars_file"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_directory_that_may_not_be_written(pin, file, tmp_path) -> None:
-    tmp_path.chmod(0o555)
+def test_a_directory_that_may_not_be_written(pin, file, monkeypatch) -> None:
+    def replace(*_arguments: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("ansible_collections.serving.sglang.plugins.module_utils.whole_file.replace", replace)
     with pytest.raises(EngineError, match="cannot be written: Permission denied"):
         pin(path=str(file), variable="image")

@@ -188,6 +188,16 @@ def test_what_to_do_names_the_registry() -> None:
     )
 
 
+def test_what_docker_calls_missing_may_be_another_thing() -> None:
+    no_buildx, missing = Output(1, "", "unknown command: docker buildx"), Output(1, "", "no such manifest: x/y:v1")
+    with pytest.raises(EngineError, match="it may also mean a registry without TLS") as raised:
+        look(IMAGE, asking(Tool(no_buildx, missing), "docker"))
+    assert raised.value.kind == "image.no_such_tag"
+    with pytest.raises(EngineError, match="in the registry: x/y:v1: not found. Next step") as raised:
+        look(IMAGE, asking(Tool("buildx", Output(1, "", "ERROR: x/y:v1: not found")), "docker"))
+    assert "without TLS" not in raised.value.msg
+
+
 def test_a_registry_that_hangs() -> None:
     def hangs(words: Sequence[str], limit_s: float) -> Output:
         raise CouldNotTell(f"`skopeo inspect` did not end within {limit_s:g} s")
