@@ -88,12 +88,12 @@ install_machine_packages() {
   say "installing ${missing[*]}"
   apt-get update -qq || say "apt-get update failed; going on with the package lists that are here"
   # The tests start registries of their own; Debian's would listen on all addresses as soon as it is installed.
-  [[ " ${missing[*]} " != *" docker-registry "* ]] || systemctl --quiet --runtime mask docker-registry.service 2>/dev/null || true
+  [[ " ${missing[*]} " != *" docker-registry "* ]] || systemctl --root=/ --quiet --runtime mask docker-registry.service 2>/dev/null || true
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$work/apt.log" 2>&1 \
     || { tail -20 "$work/apt.log" >&2; fail "apt-get could not install ${missing[*]}: see above."; }
   if [[ " ${missing[*]} " == *" docker-registry "* ]]; then
-    systemctl --quiet disable docker-registry.service 2>/dev/null || true
-    systemctl --quiet --runtime unmask docker-registry.service 2>/dev/null || true
+    systemctl --root=/ --quiet disable docker-registry.service 2>/dev/null || true
+    systemctl --root=/ --quiet --runtime unmask docker-registry.service 2>/dev/null || true
   fi
 }
 
