@@ -17,7 +17,7 @@ from .checks.reading import CouldNotTell
 from .errors import EngineError
 from .image_fit import misfit_of_driver, misfit_of_platform
 from .image_manifest import Platform, read_platform
-from .image_reference import ImageReference, NotAReference, parse_reference, read_tag, require
+from .image_reference import EXAMPLE, ImageReference, NotAReference, parse_reference, read_tag, require
 from .image_store import LOCAL, Asking, Present, look
 from .vars_file import Place
 
@@ -72,9 +72,14 @@ class Pin:
 
 def pin(params: Mapping[str, Any], check_mode: bool) -> Pin:
     """Resolve the tag and bring the pin into its file. Raises EngineError."""
-    path, variable = params.get("path"), params.get("variable")
-    wanted = str(params.get("image") or "the pin of the image")
-    file = _read(str(path), str(variable), wanted) if path else None
+    path, variable = str(params.get("path") or ""), str(params.get("variable") or "")
+    file = None
+    try:
+        file = _read(path, variable, EXAMPLE) if path else None
+    except EngineError:
+        # Where the image is given, the pin is found out first, to say what is to be written by hand.
+        if not params.get("image"):
+            raise
     given = str(params.get("image") or (file.place.value if file else ""))
     reference = parse_reference(given)
     require(reference, need_digest=False)
@@ -97,8 +102,8 @@ def pin(params: Mapping[str, Any], check_mode: bool) -> Pin:
 
     result = Pin(reference.pinned(present.digest), present, replaced=before if moved else "")
     _judge_driver(result, str(params.get("driver") or ""))
-    if file:
-        _write(result, file, check_mode)
+    if path:
+        _write(result, file or _read(path, variable, str(result.reference)), check_mode)
     return result
 
 

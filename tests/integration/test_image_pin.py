@@ -283,8 +283,9 @@ def test_what_is_not_there_or_not_deployed(registry: str, layout: Layout, tmp_pa
     assert "malformed digest" in module(image=f"{name}:v0.5.22@sha256:12")["msg"]
     file = Vars(tmp_path / "all.yml", f"{name}:latest")
     assert "the tag latest is not deployed" in refused(file.pin(), "refused")
+    digest = layout.push(layout.image("amd64", "good", "12.9.1"), f"{name}:v0.5.22")
     done = module(image=f"{name}:v0.5.22", path=str(file.path), variable="sglang_image")
-    assert f"by hand: sglang_image: {name}:v0.5.22" in refused(done, "vars_file")
+    assert f"by hand: sglang_image: {name}:v0.5.22@{digest}" in refused(done, "vars_file")
 
 
 def test_a_registry_that_wants_a_login(layout: Layout, tmp_path: Path) -> None:

@@ -131,13 +131,20 @@ def test_files_that_cannot_be_edited(pin, tmp_path) -> None:
     binary.write_bytes(b"\xff\xfe")
     directory.mkdir()
     for path, says in (
-        (tmp_path / "none.yml", "make it with the line image: lmsysorg/sglang:v0.5.22"),
+        (tmp_path / "none.yml", f"make it with the line image: {PIN}"),
         (binary, "it is no text in UTF-8"),
         (directory, "is no file"),
     ):
         with pytest.raises(EngineError, match=says) as raised:
             pin(path=str(path), **given)
         assert raised.value.kind == "image.vars_file"
+
+
+def test_what_to_write_by_hand_is_the_pin_where_it_can_be_known(pin, file) -> None:
+    with pytest.raises(EngineError, match=f"by hand: other: {PIN}$"):
+        pin(image="lmsysorg/sglang:v0.5.22", path=str(file), variable="other")
+    with pytest.raises(EngineError, match="by hand: other: docker.io/lmsysorg/sglang:v0.5.22@sha256:<64 digits>$"):
+        pin(path=str(file), variable="other")
 
 
 def test_a_directory_that_may_not_be_written(pin, file, monkeypatch) -> None:
