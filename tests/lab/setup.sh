@@ -3,6 +3,7 @@
 #
 #   sudo tests/lab/setup.sh            everything
 #   sudo tests/lab/setup.sh rootfs     only the packages of this machine and the hosts' root file system
+#   sudo tests/lab/setup.sh packages   only the packages of this machine
 #
 # In ${SGLANG_TEST_CACHE:-/var/cache/serving-sglang}:
 #   rootfs-bookworm   Debian 12 with systemd, Python and an SSH server: what every host starts from
@@ -25,7 +26,10 @@ venv=$cache/sglang/$sglang_version
 stamps=$cache/stamps
 work=""
 
-machine_packages=(systemd-container mmdebstrap iproute2 openssh-client util-linux ca-certificates python3 debian-archive-keyring)
+machine_packages=(
+  systemd-container mmdebstrap iproute2 openssh-client util-linux ca-certificates python3 debian-archive-keyring
+  skopeo docker-registry
+)
 host_packages=(
   systemd systemd-sysv dbus udev openssh-server sudo procps iproute2 iputils-ping ca-certificates curl
   python3 python3-apt python3-psutil python3-requests python3-venv python3-yaml libnuma1
@@ -83,8 +87,14 @@ install_machine_packages() {
   [ ${#missing[@]} -gt 0 ] || return 0
   say "installing ${missing[*]}"
   apt-get update -qq || say "apt-get update failed; going on with the package lists that are here"
+  # The tests start registries of their own; Debian's would listen on all addresses as soon as it is installed.
+  [[ " ${missing[*]} " != *" docker-registry "* ]] || systemctl --root=/ --quiet --runtime mask docker-registry.service 2>/dev/null || true
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$work/apt.log" 2>&1 \
     || { tail -20 "$work/apt.log" >&2; fail "apt-get could not install ${missing[*]}: see above."; }
+  if [[ " ${missing[*]} " == *" docker-registry "* ]]; then
+    systemctl --root=/ --quiet disable docker-registry.service 2>/dev/null || true
+    systemctl --root=/ --quiet --runtime unmask docker-registry.service 2>/dev/null || true
+  fi
 }
 
 # systemd-nspawn derives the hosts' hardware addresses from this machine's id; images of machines come without one.
@@ -244,6 +254,7 @@ main() {
   work=$(mktemp -d "$cache/partial.XXXXXX")
   chmod 0755 "$work"
   install_machine_packages
+  [ "${1:-all}" != packages ] || return 0
   set_machine_id
   make_rootfs
   if [ "${1:-all}" = all ]; then
@@ -256,6 +267,6 @@ main() {
 }
 
 case ${1:-all} in
-  all | rootfs) main "$@" ;;
+  all | rootfs | packages) main "$@" ;;
   *) sed -n '2,/^set -/p' "$0" | sed '$d; s/^# \{0,1\}//'; exit 2 ;;
 esac
