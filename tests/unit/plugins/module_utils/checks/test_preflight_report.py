@@ -315,3 +315,13 @@ def test_the_report_is_plain_data() -> None:
     report = made({"h1": looked_at(finding("error"))}, [entry(until=datetime.date(2027, 1, 1))])
     assert json.loads(json.dumps(report)) == report
     assert report["schema"] == 1
+
+
+def test_nothing_of_a_host_steers_the_terminal() -> None:
+    bad = "h\x1b[2J\nclean\x9b\u202e"
+    finding = {"id": "ports.taken", "severity": "error", "summary": bad, "evidence": bad, "fix": bad, "instance": bad}
+    report = preflight_report.make({bad: {"findings": [finding]}}, {}, datetime.date(2026, 1, 1))
+    for text in (*preflight_report.lines(report), preflight_report.junit(report), preflight_report.as_json(report)):
+        assert not set("\x1b\x9b\u202e") & set(text)
+    assert all("\n" not in line for line in preflight_report.lines(report))
+    assert bad in json.loads(preflight_report.as_json(report))["hosts"]
