@@ -117,10 +117,11 @@ def _brief(prediction: Mapping[str, Any]) -> dict[str, Any]:
 
 def _binding(result: Mapping[str, Any], desired: Mapping[str, Any]) -> bool:
     """Whether a pool far below the prediction means trouble: only where the prediction rests on something."""
-    return bool(result["feasible"] and not result["model"]["unverified"] and _platform(desired) == "cuda")
+    return bool(result["feasible"] and not result["model"]["unverified"] and platform_of(desired) == "cuda")
 
 
-def _platform(desired: Mapping[str, Any]) -> str:
+def platform_of(desired: Mapping[str, Any]) -> str:
+    """What an instance runs on: cuda, cpu or another device."""
     device = str(desired["args"].get("device") or "cuda").partition(":")[0]
     on_cpu = str(desired["environment"].get("SGLANG_USE_CPU_ENGINE", "0")) == "1"
     return "cpu" if device == "cpu" or on_cpu else device
@@ -138,7 +139,7 @@ def plan_options(desired: Mapping[str, Any], policy: Any, options: Mapping[str, 
         policy=policy,
         readings=gpu_report.with_owners(readings, str(desired["instance"])),
         cards=list(desired["cards"]),
-        platform=_platform(desired),
+        platform=platform_of(desired),
         **{name: value for name, value in options.items() if name in OPTIONS},
     )
 

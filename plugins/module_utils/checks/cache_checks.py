@@ -27,7 +27,7 @@ def _of(directory: Directory) -> str:
 
 
 def _unknown(kind: Kind, directory: Directory, error: CouldNotTell) -> Finding:
-    fix = "make this readable and run again (as root), or put the finding on the ignore list with the reason"
+    fix = error.fix or "make this readable and run again (as root), or put the finding on the ignore list with the reason"
     return Finding(kind.id, UNKNOWN, f"could not tell for {directory.path}: {kind.title}", str(error), fix)
 
 
@@ -351,7 +351,7 @@ def stale_lock(caches: Caches) -> Iterator[Finding]:
                 STALE.id,
                 UNKNOWN,
                 f"{directory.path} has more in it than could be looked through in time",
-                "the walk was cut short, so a stale lock file may be there",
+                f"a stale lock file may be there: {contents.stopped or 'the walk was cut short'}",
                 f"find {shlex.quote(directory.path)} -name lock",
             )
         for lock in contents.locks:

@@ -79,6 +79,8 @@ def wants_cuda(readings: HostReadings) -> bool:
     """Whether any of this matters here: an instance on CUDA; where none is declared, a card or a driver."""
     if readings.wanted:
         return any(each.on_cuda for each in readings.wanted)
+    if not readings.cards_matter:
+        return False
     module, pci = readings.kernel_module, readings.pci
     no_module = not isinstance(module, Unknown) and module.version is None
     no_card = not isinstance(pci, Unknown) and not pci_cards(pci)
@@ -88,6 +90,8 @@ def wants_cuda(readings: HostReadings) -> bool:
 def not_wanted(readings: HostReadings) -> str:
     if readings.wanted:
         return "every instance of this host is declared with device: cpu"
+    if not readings.cards_matter:
+        return "no instance is declared for this host"
     return "no NVIDIA card on the PCI bus, no driver, and no instance is declared"
 
 

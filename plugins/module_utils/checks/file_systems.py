@@ -143,7 +143,8 @@ def identity_of(user: str) -> Identity:
         entry = pwd.getpwnam(user)
         groups = os.getgrouplist(user, entry.pw_gid)
     except KeyError:
-        raise CouldNotTell(f"user {user} does not exist on this host (the role sglang_host creates it)") from None
+        fix = "deploy the host once, the role sglang_host makes the user; or name the right user"
+        raise CouldNotTell(f"user {user} does not exist on this host (the role sglang_host creates it)", fix) from None
     return Identity(user, entry.pw_uid, tuple(groups))
 
 

@@ -14,15 +14,16 @@ from ..port_plan import PortUse
 from ..ports import conflicts
 from . import card_checks, driver_checks, fabric_checks, memory_checks, shm_checks
 from .check import Kind, check
-from .host_readings import DiskSpace, HostReadings
+from .host_readings import NOT_READ, DiskSpace, HostReadings
 from .process_scan import Held
 from .reading import Reading, Unknown, known
 from .service_readings import CLOCK_SERVICES, Service
-from .wanted import CONTAINERS, GIB, DiskNeed, Wanted
+from .wanted import CONTAINERS, GIB, TEMPORARY, DiskNeed, Wanted
 
 # So many files of a server with a thousand connections, its ranks and its shards are open at once.
 LEAST_FILES = 65536
 LEAST_LOCKED = 64 << 20
+LITTLE_TEMPORARY, LEAST_TEMPORARY = GIB, 64 << 20
 
 DECLARATION = Kind(
     "host.declaration",
@@ -211,6 +212,31 @@ def disk_space(readings: HostReadings) -> Iterable[Finding]:
         yield _fits(group)
     if not readings.needs:
         yield SPACE.fine("no need of space is declared")
+    yield from _temporary(readings)
+
+
+def _temporary(readings: HostReadings) -> Iterable[Finding]:
+    """Every compiler and pip need room here for a moment, and fail without it, whatever else is free."""
+    seen: set[int] = set()
+    for path in TEMPORARY:
+        space = readings.spaces.get(path, NOT_READ)
+        if isinstance(space, Unknown):
+            if path in readings.spaces:
+                summary = f"could not tell the free space of {path} (temporary files)"
+                yield Finding(SPACE.id, UNKNOWN, summary, space.reason, f"df -h {path}")
+        elif space.device not in seen:
+            seen.add(space.device)
+            mib = space.free / 2**20
+            evidence = f"{space.found}: {mib:.0f} of {space.total / 2**20:.0f} MiB free, at least 1024 are wanted"
+            if space.free < LITTLE_TEMPORARY:
+                yield SPACE.found(
+                    f"{mib:.0f} MiB are free for temporary files in {path}: compilers and pip fail there",
+                    evidence,
+                    f"du -xh --max-depth=1 {path} | sort -h | tail",
+                    severity=ERROR if space.free < LEAST_TEMPORARY else WARNING,
+                )
+            else:
+                yield SPACE.fine(f"{mib:.0f} MiB free for temporary files in {path}", evidence)
 
 
 def _fits(group: Sequence[tuple[DiskNeed, DiskSpace]]) -> Finding:

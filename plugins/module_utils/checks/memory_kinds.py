@@ -35,9 +35,20 @@ DOUBTFUL = Kind(
     "docs/memory.md",
 )
 
+MODEL_BROKEN = Kind(
+    "memory.model_broken",
+    ERROR,
+    "the model's configuration cannot be loaded",
+    "The file is there and is no configuration: no JSON, a directory or a pipe, far too large, or nested without end. "
+    "SGLang ends when it reads it.",
+    "copy the model again",
+    "SGLang, utils.hf_transformers_utils",
+)
+
 MEMORY_KINDS = (
     NO_POOL,
     NOT_PREDICTED,
+    MODEL_BROKEN,
     DOUBTFUL,
     Kind(
         "memory.unbalanced_cards",
