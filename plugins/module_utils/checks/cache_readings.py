@@ -12,7 +12,7 @@ import posixpath
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Union
+from typing import Any
 
 from .. import spec
 from ..server_args import canonical
@@ -20,7 +20,7 @@ from ..server_flags import KINDS
 from . import file_systems, lock_holders
 from .cache_directories import BY_EXISTENCE, CACHES, CacheDirectory, CacheRelease, Place, cache_release_for
 from .file_systems import Identity, Mount, Space
-from .instance_shape import instances_of
+from .instance_shape import NOT_CUDA, instances_of
 from .lock_holders import Lock
 from .plain import plain
 from .reading import CouldNotTell, Reader, Reading, Unknown, gather
@@ -188,7 +188,7 @@ def server_of(instance: Mapping[str, Any]) -> Server:
             or (desired.get("start") or {}).get("deadline_s", spec.DEFAULTS["start_deadline_s"])
         ),
         deep_gemm=_uses_deep_gemm(instance),
-        compiles=canonical(instance.get("arguments") or {}).get("device") != "cpu",
+        compiles=canonical(instance.get("arguments") or {}).get("device", instance.get("device")) not in NOT_CUDA,
     )
 
 
@@ -445,7 +445,7 @@ def walk(
     return Contents(compiled, others, tuple(foreign), found, not stopped, stopped)
 
 
-def _entries(top: str, tops: set[str]) -> Iterator[tuple[Union[os.DirEntry[str], str], str]]:
+def _entries(top: str, tops: set[str]) -> Iterator[tuple[os.DirEntry[str] | str, str]]:
     """Everything below a directory but what is a cache of its own, with the directory below `top` that it lies in.
 
     A path in the place of an entry is one that may not be listed.

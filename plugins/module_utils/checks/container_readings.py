@@ -22,7 +22,7 @@ from typing import Any
 from ..server_args import canonical
 from . import cdi_readings
 from .cdi_readings import Cdi
-from .instance_shape import instances_of
+from .instance_shape import NOT_CUDA, instances_of
 from .plain import plain
 from .reading import CouldNotTell, Output, Reader, Reading, Unknown, gather, known, read_first, run_command
 
@@ -190,7 +190,7 @@ def _server(instance: Mapping[str, Any]) -> ContainerServer:
         init=bool(instance.get("init")),
         privileged=bool(instance.get("privileged")),
         userns=str(instance.get("userns") or ""),
-        needs_cards=arguments.get("device") != "cpu",
+        needs_cards=arguments.get("device", instance.get("device")) not in NOT_CUDA,
         user=str(user or "root"),
     )
 

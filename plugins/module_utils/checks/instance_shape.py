@@ -14,6 +14,9 @@ LISTS = ("cards", "writable_paths", "mounts", "volumes", "secrets")
 WORDS = ("entrypoint", "command")
 # Where an instance notes which of its keys were left out, and why.
 WRONG_KEYS = "wrong_keys"
+# The `device` of an instance whose arguments cannot be read; nothing that only a server on cards needs is asked then.
+DEVICE_UNKNOWN = "unknown"
+NOT_CUDA = ("cpu", DEVICE_UNKNOWN)
 
 
 def instances_of(given: Any) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ def _wanted(position: int, given: Mapping[str, Any]) -> Wanted:
         name=name,
         version=str(given.get("version") or ""),
         runtime=str(given.get("runtime") or "native"),
-        device=str(arguments.get("device") or "cuda"),
+        device=str(arguments.get("device") or given.get("device") or "cuda"),
         cards=cards,
         shared=bool(given.get("cards_shared")),
         image=str(given.get("image") or ""),
