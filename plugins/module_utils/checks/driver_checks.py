@@ -142,8 +142,8 @@ def driver_missing(readings: HostReadings) -> Iterable[Finding]:
             f"NVIDIA's driver {library.version} is installed and its module is not loaded; "
             f"instances that want CUDA: {names}",
             f"{module.source}; library: {library.path}; {seen}",
-            "modprobe nvidia; if that fails: dkms status (is it built for this kernel, uname -r?) and mokutil "
-            "--sb-state (does secure boot refuse it?)",
+            "`modprobe nvidia`; if that fails, is it built for this kernel (`dkms status`, `uname -r`), and does "
+            "secure boot refuse it (`mokutil --sb-state`)?",
         )
         return
     yield MISSING.found(
@@ -151,8 +151,9 @@ def driver_missing(readings: HostReadings) -> Iterable[Finding]:
         f"{module.source}; {seen}",
         by_family(
             readings,
-            "apt install nvidia-driver-580-server-open (Ubuntu) or nvidia-open (NVIDIA's repository), then reboot",
-            "dnf install nvidia-open (NVIDIA's repository), then reboot",
+            "`apt install nvidia-driver-580-server-open` (Ubuntu) or `apt install nvidia-open` (NVIDIA's repository), "
+            "then reboot",
+            "`dnf install nvidia-open` (NVIDIA's repository), then reboot",
         ),
     )
 
@@ -171,8 +172,8 @@ def nouveau_loaded(readings: HostReadings) -> Iterable[Finding]:
         "/sys/module/nouveau is there",
         by_family(
             readings,
-            f"{blacklist} && update-initramfs -u && reboot",
-            f"{blacklist} && dracut --force && reboot",
+            f"`{blacklist} && update-initramfs -u && reboot`",
+            f"`{blacklist} && dracut --force && reboot`",
         ),
         severity=WARNING if module.version else ERROR,
     )
@@ -191,7 +192,7 @@ def library_mismatch(readings: HostReadings) -> Iterable[Finding]:
             "the loader finds no libnvidia-ml.so.1",
             by_family(
                 readings,
-                f"apt install libnvidia-compute-{loaded.partition('.')[0]}-server (Ubuntu) of version {loaded}",
+                f"`apt install libnvidia-compute-{loaded.partition('.')[0]}-server` (Ubuntu), of version {loaded}",
                 f"dnf install nvidia-driver-cuda-libs-{loaded}",
             ),
         )
@@ -203,8 +204,8 @@ def library_mismatch(readings: HostReadings) -> Iterable[Finding]:
     yield MISMATCH.found(
         f"the kernel runs driver {loaded}, its library is {library.version}",
         evidence,
-        "drain and stop the instances, then: reboot (or, with nothing on the cards: "
-        "rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && modprobe nvidia)",
+        "drain and stop the instances, then reboot; or, with nothing on the cards, "
+        "`rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && modprobe nvidia`",
     )
 
 
@@ -273,8 +274,9 @@ def _old_for(readings: HostReadings, wanted: Wanted, loaded: str) -> Finding:
     summary = f"driver {loaded} is too old for {what}: CUDA {major} needs driver {branch} or newer"
     upgrade = by_family(
         readings,
-        f"apt install nvidia-driver-{branch}-server-open (Ubuntu) or nvidia-open (NVIDIA's repository), then reboot",
-        "dnf install nvidia-open (NVIDIA's repository), then reboot",
+        f"`apt install nvidia-driver-{branch}-server-open` (Ubuntu) or `apt install nvidia-open` (NVIDIA's "
+        "repository), then reboot",
+        "`dnf install nvidia-open` (NVIDIA's repository), then reboot",
     )
     fix = f"upgrade the driver: {upgrade}"
     if major >= 13:

@@ -121,7 +121,7 @@ MEMORY_KINDS = (
         ERROR,
         "pages that cannot be reclaimed",
         "Segments of a dead server or locked pages hold unified memory. Starting again at once fails again.",
-        "find who holds them (ipcs -m; ls -l /dev/shm) and start when they are gone",
+        "find who holds them (`ipcs -m; ls -l /dev/shm`) and start when they are gone",
         "public reports on GB10; docs/memory.md",
     ),
     Kind(

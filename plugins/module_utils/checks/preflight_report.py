@@ -80,7 +80,7 @@ def make(
 def _found(host: str, result: Mapping[str, Any]) -> tuple[str, Sequence[Mapping[str, Any]]]:
     said = str(result.get("msg") or "no result came back").strip()
     if result.get("unreachable"):
-        fix = f"ansible {host} -m ansible.builtin.ping; to look at the others without it, add --limit '!{host}'"
+        fix = f"`ansible {host} -m ansible.builtin.ping`; to look at the others without it, add `--limit '!{host}'`"
         lost = HOST_UNREACHABLE.found("the host could not be reached", said, fix)
         return UNREACHABLE, [{**lost.as_dict(), "area": "preflight"}]
     findings = result.get("findings")
