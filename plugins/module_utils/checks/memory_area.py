@@ -14,7 +14,7 @@ from .. import fraction_plan, gpu_readings, host_memory_reader
 from ..finding import UNKNOWN, Finding
 from ..instance_memory import plan_options, platform_of
 from ..kv_cell import WillNotStart
-from ..machine import ERROR, Readings
+from ..machine import ERROR, Host, Readings
 from ..model_config import ModelError
 from .instance_shape import instances_of
 from .memory_kinds import DOUBTFUL, MODEL_BROKEN, NO_POOL, NOT_PREDICTED
@@ -30,19 +30,23 @@ def _read() -> Readings:
     return gpu_readings.read(smi_limit_s=SMI_LIMIT_S)
 
 
-def _read_machine(read: Callable[[], Readings]) -> Readings:
+def _read_machine(read: Callable[[], Readings], read_host: Callable[[], Host]) -> Readings:
     """The machine; without its cards, and with the reason, where they do not answer."""
     late = "NVML or nvidia-smi does not answer"
     cards: Any = gather({"the cards": Reader(read, CARDS_S, late)})["the cards"]
-    return _without_cards(cards.reason) if isinstance(cards, Unknown) else cards  # type: ignore[no-any-return]
+    return _without_cards(read_host, cards.reason) if isinstance(cards, Unknown) else cards
 
 
-def _without_cards(reason: str = "") -> Readings:
+def _without_cards(read_host: Callable[[], Host], reason: str = "") -> Readings:
     problems = ({"source": "nvidia-smi", "status": ERROR, "text": reason},) if reason else ()
-    return Readings("none", (), host_memory_reader.read(), problems=problems)
+    return Readings("none", (), read_host(), problems=problems)
 
 
-def examine(params: Mapping[str, Any], read: Callable[[], Readings] = _read) -> dict[str, Any]:
+def examine(
+    params: Mapping[str, Any],
+    read: Callable[[], Readings] = _read,
+    read_host: Callable[[], Host] = host_memory_reader.read,
+) -> dict[str, Any]:
     """Plan the memory of every instance that was resolved; `readings` has the prediction of each by its name.
 
     Each is planned on its own: a model on a file system that hangs costs that instance alone.
@@ -53,7 +57,7 @@ def examine(params: Mapping[str, Any], read: Callable[[], Readings] = _read) -> 
     if not instances:
         return {"readings": {"plans": plans}, "findings": findings}
     on_cards = any(_runs_on_cards(one) for one in instances)
-    readings = _read_machine(read) if on_cards else _without_cards()
+    readings = _read_machine(read, read_host) if on_cards else _without_cards(read_host)
     planned = gather(
         {
             f"the model of instance {number + 1}": Reader(functools.partial(_examine_one, one, readings), PLAN_S)

@@ -158,18 +158,18 @@ def _talk(
                 break
             if now > until:
                 raise subprocess.TimeoutExpired(process.args, limit_s)
-            for key, _events in selector.select(0.05):
+            for key, _events in selector.select(max(0.0, min(0.05, until - now))):
                 stream = key.fileobj
-                if stream is process.stdin:
+                if stream is process.stdin and process.stdin is not None:
                     text_in = _write(process, text_in)
                     if not text_in:
-                        selector.unregister(stream)
-                        _close(stream)
+                        selector.unregister(process.stdin)
+                        _close(process.stdin)
                     continue
                 read = os.read(key.fd, 1 << 16)
                 said[stream] += read
                 if not read:
-                    selector.unregister(stream)
+                    selector.unregister(key.fd)
                 elif len(said[stream]) > limit_bytes:
                     raise OverflowError
     process.wait(max(0.0, until - time.monotonic()))
@@ -245,7 +245,7 @@ def _within_reading(limit_s: float) -> float:
     """A limit that ends before the reading that this thread works for is given up."""
     if _deadline.at is None:
         return limit_s
-    return max(0.05, min(limit_s, _deadline.at - _deadline.kept_s / 2 - time.monotonic()))
+    return max(0.05, min(limit_s, _deadline.at - _deadline.kept_s - time.monotonic()))
 
 
 def gather(readers: Mapping[str, Reader]) -> dict[str, Any]:
