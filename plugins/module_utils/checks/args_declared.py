@@ -51,8 +51,10 @@ def is_secret_key(key: str, table: FlagTable) -> bool:
         return True
     if name in table.spellings():
         return False
-    begun = len(name) > 2 and any(secret.startswith(name) for secret in SECRET_ARGUMENTS)
-    return begun or bool(difflib.get_close_matches(name, SECRET_ARGUMENTS, 1, _LIKE))
+    begun = {flag for word, flag in table.spellings().items() if word.startswith(name)} if name else set()
+    return (bool(begun) and begun <= set(SECRET_ARGUMENTS)) or bool(
+        difflib.get_close_matches(name, SECRET_ARGUMENTS, 1, _LIKE)
+    )
 
 
 @dataclass(frozen=True)

@@ -206,9 +206,9 @@ def test_the_lists_of_two_hosts_are_their_own() -> None:
         ([{"reason": "x", "until": "2026-12-31"}], "id is missing"),
         ([entry("preflight.host_unreachable")], "cannot be ignored; leave a host that is switched off out of the run"),
         ([{**entry(), "untill": "2027"}], "'untill' is no key of an entry; is until meant?"),
-        (["cuda.nvcc_missing"], "sglang_preflight_ignore[0] is str; an entry has id, reason and until"),
-        ("cuda.nvcc_missing", "sglang_preflight_ignore is str; it is a list"),
-        ({"id": "x"}, "sglang_preflight_ignore is dict; it is a list"),
+        (["cuda.nvcc_missing"], "sglang_preflight_ignore[0] is a text; an entry has id, reason and until"),
+        ("cuda.nvcc_missing", "sglang_preflight_ignore is a text; it is a list"),
+        ({"id": "x"}, "sglang_preflight_ignore is a mapping; it is a list"),
     ],
 )
 def test_an_entry_that_hides_what_nobody_accepted_is_refused(entries: Any, said: str) -> None:
