@@ -126,7 +126,7 @@ def _present(result: Change, environment: str, places: Sequence[str], state: str
     if damages:
         # What was written into a file of a wheel is in the tree too; what was replaced or removed is not.
         is_whole = there.record and not any(damage.is_in(_in_tree(there.real, damage)) for damage in damages)
-        return _refused(result, damaged(damages, environment, places), state, result.path if is_whole else None)
+        return _refused(result, damaged(damages, environment), state, result.path if is_whole else None)
     result.tree, result.home, result.notes = tree, result.path, list(tree.notes)
     differing = _differing(tree, there)
     removed = cuda_home_tree.removable(there.leftovers)
@@ -145,30 +145,31 @@ def _present(result: Change, environment: str, places: Sequence[str], state: str
     return result
 
 
-def damaged(damages: Sequence[Damage], environment: str, places: Sequence[str]) -> Finding:
-    """What is wrong with the wheels, and the line that installs them again."""
+def damaged(damages: Sequence[Damage], environment: str) -> Finding:
+    """What is wrong with the wheels, and how to install them again."""
     named = "; ".join(f"{damage.path} {damage.problem}" for damage in damages[:_SHOWN_DAMAGES])
     more = f"; and {len(damages) - _SHOWN_DAMAGES} more" if len(damages) > _SHOWN_DAMAGES else ""
     wheels = sorted({damage.requirement for damage in damages})
-    # Only what the interpreter itself sees can be installed again over what is there.
-    beside = sorted({damage.site for damage in damages} - set(_of_interpreter(environment, places)))
-    if beside:
-        gone = " ".join(shlex.quote(place) for place in beside)
-        fix = f"`rm -r {gone}`, then install the wheels into it again as before (a deployment does that by itself)"
-    else:
-        words = [f"{environment}/bin/python", "-m", "pip", "install", "--force-reinstall", "--no-deps", *wheels]
-        fix = f"`{shlex.join(words)}`"
+    sites = sorted({damage.site for damage in damages})
     first = damages[0]
     return cuda_home.WHEELS_DAMAGED.found(
         f"{', '.join(wheels)} not as installed: {first.relative} {first.problem}"
         + (f", and {len(damages) - 1} other files" if len(damages) > 1 else ""),
-        f"{named}{more}; compared with RECORD in {', '.join(sorted({damage.site for damage in damages}))}",
-        fix,
+        f"{named}{more}; compared with RECORD in {', '.join(sites)}",
+        _install_again(wheels, sites, environment),
     )
 
 
-def _of_interpreter(environment: str, places: Sequence[str]) -> list[str]:
-    return [place for place in places if place.startswith(f"{environment}/lib")]
+def _install_again(wheels: Sequence[str], sites: Sequence[str], environment: str) -> str:
+    beside = os.path.join(environment, cuda_home.WHEELS_DIRECTORY)
+    if all(site.startswith(f"{environment}/lib") for site in sites):
+        words = [f"{environment}/bin/python", "-m", "pip", "install", "--force-reinstall", "--no-deps", *wheels]
+        return f"`{shlex.join(words)}`"
+    if list(sites) == [beside]:
+        # pip replaces all of `nvidia` in a directory that it is given, with the other wheels in it.
+        return f"`rm -r {shlex.quote(beside)}`, then deploy, which fills it again"
+    # Of a directory that somebody else filled nobody here knows how.
+    return f"install {', '.join(wheels)} again in {', '.join(sites)}, in the way in which they came there"
 
 
 def _in_tree(real: str, damage: Damage) -> str:

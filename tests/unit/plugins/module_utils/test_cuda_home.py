@@ -779,8 +779,23 @@ def test_wheels_beside_the_environment_are_put_there_again(environment: Path) ->
     install(beside, "13.0")
     append(beside / "nvidia/cu13/include/cuda.h")
     (finding,) = change(environment).findings
-    # pip replaces all of `nvidia` in a --target directory, with the other wheels in it.
-    assert finding.fix.startswith(f"`rm -r {beside}`, ")
+    assert finding.fix == f"`rm -r {beside}`, then deploy, which fills it again"
+
+
+def test_nothing_is_to_be_removed_of_a_directory_that_was_declared(environment: Path, tmp_path: Path) -> None:
+    declared = tmp_path / "declared"
+    install(declared, "13.0")
+    append(declared / "nvidia/cu13/include/cuda.h")
+    (finding,) = change(environment, wheels=[str(declared)]).findings
+    assert "rm" not in finding.fix.split()
+    assert finding.fix.startswith(f"install nvidia-cuda-runtime==13.0.88 again in {declared}")
+
+
+def test_whole_wheels_beside_the_environment_take_the_place_of_damaged_ones(environment: Path) -> None:
+    append(site_of(environment) / "nvidia/cu13/include/cuda.h")
+    assert change(environment).findings
+    install(environment / "cuda-wheels", "13.0")
+    assert (change(environment).changed, change(environment).findings) == (True, [])
 
 
 # --- options --------------------------------------------------------------------------------------------------------
