@@ -109,7 +109,7 @@ instances:
       description: The slice, its memory limits as the kernel holds them, and what it uses.
       type: dict
     listeners:
-      description: Who listens on the instance's port.
+      description: Who listens on the instance's port, with the C(pid), the C(owner) and the name of the program (C(command)).
       type: list
       elements: dict
     restart_pending:
