@@ -147,7 +147,7 @@ def _listed(readings: HostReadings) -> tuple[ListedCard, ...]:
         return readings.listed
     gpus = readings.gpus
     if isinstance(gpus, Unknown) or not gpus.cards or any(card.mig for card in gpus.cards):
-        raise CouldNotTell(readings.listed.reason)
+        raise CouldNotTell(readings.listed.reason, readings.listed.fix)
     return tuple(ListedCard(card.index, card.name, card.uuid) for card in gpus.cards)
 
 

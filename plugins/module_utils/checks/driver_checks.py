@@ -99,7 +99,8 @@ def loaded_version(readings: HostReadings) -> str:
     """The driver's version in the kernel. Raises where it is unknown or none is loaded."""
     version = known(readings.kernel_module).version
     if version is None:
-        raise CouldNotTell("no NVIDIA driver is loaded")
+        fix = "install NVIDIA's driver or load its module, or declare `device: cpu` for the instances of this host"
+        raise CouldNotTell("no NVIDIA driver is loaded", fix)
     return version
 
 
