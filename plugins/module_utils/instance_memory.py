@@ -19,6 +19,8 @@ from .desired_state import path_of
 from .fraction_choice import inputs_key
 from .fraction_plan import AUTO, Options
 from .machine import Readings
+from .model_config import ModelError
+from .model_files import LONGEST_CONFIG, open_regular
 
 # Options of the planner that an instance may declare under `memory`.
 OPTIONS = (
@@ -158,9 +160,10 @@ def _key(desired: Mapping[str, Any], policy: Any, options: Mapping[str, Any], re
 def _fingerprint(folder: str) -> str:
     """The configuration and the sizes of the weights."""
     digest = hashlib.sha256()
-    with contextlib.suppress(OSError):
-        with open(os.path.join(folder, "config.json"), "rb") as stream:
-            digest.update(stream.read())
+    # What is no file or has no end says nothing here; the plan says what is wrong with it.
+    with contextlib.suppress(OSError, ModelError):
+        with open_regular(os.path.join(folder, "config.json")) as stream:
+            digest.update(stream.read(LONGEST_CONFIG))
         for name in sorted(os.listdir(folder)):
             if name.endswith(".safetensors"):
                 digest.update(f"{name} {os.path.getsize(os.path.join(folder, name))}\n".encode())

@@ -23,7 +23,7 @@ from .model_weights import counted_weights, estimated_weights, scaled_weights
 _CONFIG = "config.json"
 _INDEX = "model.safetensors.index.json"
 # The longest that are known have a tenth of this. What is longer is something else under this name.
-_LONGEST_CONFIG = 16 << 20
+LONGEST_CONFIG = 16 << 20
 _LONGEST_INDEX = 64 << 20
 # The library safetensors refuses longer ones.
 _LONGEST_HEADER = 100_000_000
@@ -63,7 +63,7 @@ def read_model(path: str, release: MemoryRelease) -> tuple[Model, Mapping[str, A
     return (model.with_weights(weights) if weights is not None else model), config
 
 
-def read_config(file: str, longest: int = _LONGEST_CONFIG) -> dict[str, Any]:
+def read_config(file: str, longest: int = LONGEST_CONFIG) -> dict[str, Any]:
     """A config.json, or an error that names the file."""
     again = f"copy {os.path.basename(file)} of the model again: see `ls -l {shlex.quote(file)}`"
     try:
