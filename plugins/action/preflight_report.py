@@ -6,17 +6,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
+import stat
 from datetime import UTC, datetime
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ansible_collections.serving.sglang.plugins.module_utils import whole_file
 from ansible_collections.serving.sglang.plugins.module_utils.checks import ignore_list, preflight_report
 from ansible_collections.serving.sglang.plugins.module_utils.checks.table import KINDS
+from ansible_collections.serving.sglang.plugins.module_utils.redaction import visible
 from ansible_collections.serving.sglang.plugins.module_utils.release_difference import plain_release
 
 display = Display()
@@ -32,16 +33,41 @@ OPTIONS = {
 }
 
 
+# What the terminal of the controller is called. A worker of Ansible has no terminal, so these go through its display.
+SCREENS = {
+    **dict.fromkeys(("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"), False),
+    **dict.fromkeys(("/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"), True),
+}
+
+
+def writable(path):
+    """Where a file is to be written: links are followed. What is no file and what has no folder is refused."""
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    try:
+        what = os.stat(target).st_mode if os.path.lexists(target) else None
+    except OSError as error:
+        raise AnsibleError(f"the report cannot be written to {path}: {error.strerror or error}") from error
+    if what is not None and stat.S_ISDIR(what):
+        raise AnsibleError(f"the report cannot be written to {path}: it is a folder. Name a file in it")
+    if what is not None and not stat.S_ISREG(what):
+        raise AnsibleError(
+            f"the report cannot be written to {path}: it is a device, a pipe or a socket. Name a file, or /dev/stdout"
+        )
+    if not os.path.isdir(folder):
+        raise AnsibleError(
+            f"the report cannot be written to {path}: there is no folder {folder}. Correct the path, or make the folder"
+        )
+    return target
+
+
 def write(path, text):
     """Write a file so that a reader sees the old one or the new one, and never half of it."""
-    folder = os.path.dirname(os.path.abspath(path))
+    if path in SCREENS:
+        display.display(text.rstrip("\n"), stderr=SCREENS[path])
+        return
     try:
-        os.makedirs(folder, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".preflight-", dir=folder)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+        whole_file.replace(writable(path), text, 0o644)
     except OSError as error:
         raise AnsibleError(f"the report cannot be written to {path}: {error.strerror or error}") from error
 
@@ -62,7 +88,7 @@ class ActionModule(ActionBase):
             ignores[host], wrong = ignore_list.read_ignores(entries or [], KINDS)
             problems += wrong
         if problems:
-            raise AnsibleError("\n- ".join(["The ignore list is refused.", *dict.fromkeys(problems)]))
+            raise AnsibleError("\n- ".join(["The ignore list is refused.", *map(visible, dict.fromkeys(problems))]))
         now = datetime.now(UTC)
         results = dict(zip(hosts, args["results"], strict=True))
         report = preflight_report.make(results, ignores, now.date(), args["strict"], plain_release(args["upgrade_to"]))
@@ -70,7 +96,7 @@ class ActionModule(ActionBase):
         for line in ["", *preflight_report.lines(report), ""]:
             display.display(line)
         for path, text in (
-            (args["json_path"], lambda: json.dumps(report, indent=2, ensure_ascii=False) + "\n"),
+            (args["json_path"], lambda: preflight_report.as_json(report)),
             (args["junit_path"], lambda: preflight_report.junit(report)),
         ):
             if path:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.serving.sglang.plugins.module_utils.checks import ignore_list, stand_ins
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.serving.sglang.plugins.module_utils.checks import ignore_list, role_variables, stand_ins
 from ansible_collections.serving.sglang.plugins.module_utils.checks.table import KINDS
 
 # What stands for an option that is left out until a task is run, before ansible-core 2.19.
@@ -32,8 +34,29 @@ def ignore_problems(lists):
     return list(dict.fromkeys(problems))
 
 
+def _fits(option, value):
+    try:
+        # A default that is null is none for the validator.
+        known = {key: item for key, item in option.items() if key in ("type", "elements", "choices")}
+        return not ArgumentSpecValidator({"value": known}).validate({"value": value}).error_messages
+    except (AttributeError, TypeError, ValueError):
+        return False
+
+
+def variables_of_role(values, specs, names=()):
+    """What is wrong with variables of a host, by the argument specification of the role."""
+    return {
+        "refused": role_variables.refused(_without_omitted(values), specs["main"]["options"], _fits),
+        "unknown": role_variables.unknown(names, specs),
+    }
+
+
 class FilterModule:
     """What ansible-core asks for."""
 
     def filters(self):
-        return {"without_secrets": without_secrets, "ignore_problems": ignore_problems}
+        return {
+            "without_secrets": without_secrets,
+            "ignore_problems": ignore_problems,
+            "role_variables": variables_of_role,
+        }

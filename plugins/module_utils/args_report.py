@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .checks import args_release
 from .checks.args_checks import check_instance, secrets_of
 from .checks.args_declared import declared
-from .checks.check import as_dicts, worst
+from .checks.check import as_dicts, run_checks, worst
 from .finding import OK, Finding
 from .flag_table import flags_of
 from .release_difference import counts, difference, for_arguments, lines, plain_release, table_rows
@@ -19,11 +20,13 @@ from .release_difference import counts, difference, for_arguments, lines, plain_
 
 def report(params: Mapping[str, Any]) -> dict[str, Any]:
     """Findings for one declared server, and what an upgrade changes for it."""
-    release = plain_release(str(params["version"]))
+    release = _release(params)
     instance = {**params, **dict.fromkeys(params.get("keys") or (), True)}
     found = check_instance(instance, release)
     table = flags_of(release)
-    target = params.get("upgrade_to")
+    target = plain_release(str(params.get("upgrade_to") or ""))
+    if target:
+        found += [one for one in run_checks(args_release.CHECKS, declared(instance, target)) if one.severity != OK]
     return {
         "version": release,
         "data_of": table.version,
@@ -31,7 +34,7 @@ def report(params: Mapping[str, Any]) -> dict[str, Any]:
         "findings": as_dicts(finding for finding in found if finding.severity != OK),
         "checked": sorted({finding.id for finding in found}),
         "outcome": worst(found),
-        "difference": _whole_upgrade(instance, release, plain_release(str(target))) if target else None,
+        "difference": _whole_upgrade(instance, release, target) if target else None,
     }
 
 
@@ -65,4 +68,8 @@ def new_findings(instance: Mapping[str, Any], release: str, target: str) -> list
 
 def secrets_among(params: Mapping[str, Any]) -> set[str]:
     """The secrets among the options, which no result may show."""
-    return secrets_of(declared(params, plain_release(str(params["version"]))))
+    return secrets_of(declared(params, _release(params)))
+
+
+def _release(params: Mapping[str, Any]) -> str:
+    return plain_release(str(params.get("version") or ""))

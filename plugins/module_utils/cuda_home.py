@@ -55,7 +55,16 @@ WHEELS_OTHER_MAJOR = Kind(
     "install the compiler of the release that torch is built for",
     "the names libcudart.so.12 and libcudart.so.13",
 )
-KINDS = (WHEELS_INCOMPLETE, WHEELS_DIFFER, WHEELS_OTHER_MAJOR)
+WHEELS_DAMAGED = Kind(
+    "cuda.wheels_damaged",
+    ERROR,
+    "files of the compiler's wheels are not as they were installed",
+    "A header or a program that is missing, cut short or changed fails the compilation of a kernel, or compiles "
+    "something else. A wheel and the CUDA_HOME that was made of it share their files: writing into one changes both.",
+    "install the wheel again: `python -m pip install --force-reinstall --no-deps WHEEL` in the environment",
+    "RECORD of the installed wheels (PyPA, Recording installed projects)",
+)
+KINDS = (WHEELS_INCOMPLETE, WHEELS_DIFFER, WHEELS_OTHER_MAJOR, WHEELS_DAMAGED)
 
 # Only these have to be of one release. CCCL has versions of its own since CUDA 13.3 (13.3.4 came with 13.4).
 _ONE_RELEASE = (NVCC, NVVM, CRT, RUNTIME, CUDART)
@@ -272,7 +281,8 @@ def _fits(part: CudaPart, nvcc: CudaPart) -> bool:
 
 def _refusal(wheels: CudaWheels, torch_cuda: str | None) -> Finding:
     release = torch_cuda or (wheels.nvcc.release if wheels.nvcc else "") or "13.0"
-    fix = f"pip install --target DIRECTORY 'cuda-toolkit[{_EXTRAS}]=={release}.*', with DIRECTORY among the wheels"
+    install = f"pip install --target DIRECTORY 'cuda-toolkit[{_EXTRAS}]=={release}.*'"
+    fix = f"`{install}`, and DIRECTORY among the wheels"
     places = ", ".join(wheels.site_packages) or "no directory"
     if wheels.missing:
         needed = ", ".join(wheels.missing_distributions)

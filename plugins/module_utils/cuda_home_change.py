@@ -7,13 +7,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import cuda_home, cuda_home_tree
+from . import cuda_home, cuda_home_record, cuda_home_tree
 from .checks.cuda_wheels import find_cuda_wheels
 from .cuda_home import Torch, Tree
+from .cuda_home_record import Damage
 from .cuda_home_tree import Present
 from .errors import EngineError
 from .finding import Finding
@@ -23,6 +25,7 @@ PRESENT = "present"
 ABSENT = "absent"
 # Of a tree that differs in hundreds of files the first ones say enough.
 _SHOWN_DEVIATIONS = 20
+_SHOWN_DAMAGES = 5
 
 
 @dataclass
@@ -59,11 +62,19 @@ class Change:
 
 def change(params: Mapping[str, Any], check_mode: bool) -> Change:
     """Bring the tree to its state. Raises EngineError and CouldNotTell."""
-    environment = str(params["environment"]).rstrip("/")
-    path = str(params.get("path") or os.path.join(environment, cuda_home.DIRECTORY)).rstrip("/")
+    environment = _absolute("environment", str(params["environment"]))
+    path = _absolute("path", str(params.get("path") or os.path.join(environment, cuda_home.DIRECTORY)))
     if params["state"] == ABSENT:
         return _absent(Change(path, reason="declared absent"), check_mode)
 
+    declared = params.get("wheels")
+    for place in declared or ():
+        if not os.path.isdir(_absolute("wheels", str(place))):
+            raise EngineError(
+                "cuda_home.wheels",
+                f"wheels names {place}, which is {'no directory' if os.path.lexists(place) else 'not there'}. Name "
+                "directories that `pip install --target` has filled, or leave wheels out",
+            )
     sites = cuda_home_tree.read_site_packages(os.path.join(environment, "bin", "python"))
     torch = cuda_home_tree.read_torch(sites)
     result = Change(path, torch=torch, reason="declared present")
@@ -72,9 +83,8 @@ def change(params: Mapping[str, Any], check_mode: bool) -> Change:
         result.reason = decision.reason
         if not decision.wanted:
             return _absent(result, check_mode)
-    declared = params.get("wheels")
     own = [os.path.join(environment, cuda_home.WHEELS_DIRECTORY)] if declared is None else declared
-    return _present(result, [*own, *sites], params["state"], check_mode)
+    return _present(result, environment, [*own, *sites], params["state"], check_mode)
 
 
 def refusal(finding: Finding) -> str:
@@ -82,21 +92,41 @@ def refusal(finding: Finding) -> str:
     return f"{finding.summary}. Seen: {finding.evidence}. Next step: {finding.fix}."
 
 
-def _present(result: Change, places: Sequence[str], state: str, check_mode: bool) -> Change:
+def _absolute(option: str, path: str) -> str:
+    """A path as an option has it, without the slash at its end."""
+    if not path.startswith("/") or not path.strip("/"):
+        raise EngineError(
+            f"cuda_home.{option}",
+            f"{option} is {path!r}. Give the absolute path of a directory of its own, as /opt/sglang/0.5.22",
+        )
+    return path.rstrip("/")
+
+
+def _present(result: Change, environment: str, places: Sequence[str], state: str, check_mode: bool) -> Change:
     torch_cuda = result.torch.cuda if result.torch else None
-    wheels = find_cuda_wheels(places)
+    # A header that says nothing is found by its RECORD, with what to do about it.
+    wheels = find_cuda_wheels(places, by_headers=False)
     parts = cuda_home.choose_parts(wheels, torch_cuda)
+    folder = os.path.dirname(result.path)
+    if not os.path.isdir(folder):
+        raise EngineError(
+            "cuda_home.path",
+            f"path is {result.path}, and there is no directory {folder} to make it in. Make that one first: "
+            f"`install -d {shlex.quote(folder)}`",
+        )
     there = _ours(cuda_home_tree.look(result.path))
     if isinstance(parts, Finding):
-        if state == PRESENT:
-            raise EngineError(parts.id, refusal(parts), finding=parts.as_dict())
         # A tree that was made before the wheels changed is whole still, and servers run with it.
-        result.home = result.path if there.record else None
-        result.findings.append(parts)
-        return result
+        return _refused(result, parts, state, result.path if there.record else None)
 
     driver_library = cuda_home_tree.read_driver_library()
-    tree = cuda_home.plan(parts, cuda_home_tree.read_roots(wheels, parts), driver_library, torch_cuda)
+    roots = cuda_home_tree.read_roots(wheels, parts)
+    tree = cuda_home.plan(parts, roots, driver_library, torch_cuda)
+    damages = cuda_home_record.damages(tree, list(roots))
+    if damages:
+        # What was written into a file of a wheel is in the tree too; what was replaced or removed is not.
+        is_whole = there.record and not any(damage.is_in(_in_tree(there.real, damage)) for damage in damages)
+        return _refused(result, damaged(damages, environment), state, result.path if is_whole else None)
     result.tree, result.home, result.notes = tree, result.path, list(tree.notes)
     differing = _differing(tree, there)
     removed = cuda_home_tree.removable(there.leftovers)
@@ -112,6 +142,46 @@ def _present(result: Change, places: Sequence[str], state: str, check_mode: bool
             if _differing(tree, there):
                 cuda_home_tree.build(tree, result.path)
             cuda_home_tree.sweep(cuda_home_tree.removable(cuda_home_tree.look(result.path).leftovers))
+    return result
+
+
+def damaged(damages: Sequence[Damage], environment: str) -> Finding:
+    """What is wrong with the wheels, and how to install them again."""
+    named = "; ".join(f"{damage.path} {damage.problem}" for damage in damages[:_SHOWN_DAMAGES])
+    more = f"; and {len(damages) - _SHOWN_DAMAGES} more" if len(damages) > _SHOWN_DAMAGES else ""
+    wheels = sorted({damage.requirement for damage in damages})
+    sites = sorted({damage.site for damage in damages})
+    first = damages[0]
+    return cuda_home.WHEELS_DAMAGED.found(
+        f"{', '.join(wheels)} not as installed: {first.relative} {first.problem}"
+        + (f", and {len(damages) - 1} other files" if len(damages) > 1 else ""),
+        f"{named}{more}; compared with RECORD in {', '.join(sites)}",
+        _install_again(wheels, sites, environment),
+    )
+
+
+def _install_again(wheels: Sequence[str], sites: Sequence[str], environment: str) -> str:
+    beside = os.path.join(environment, cuda_home.WHEELS_DIRECTORY)
+    if all(site.startswith(f"{environment}/lib") for site in sites):
+        words = [f"{environment}/bin/python", "-m", "pip", "install", "--force-reinstall", "--no-deps", *wheels]
+        return f"`{shlex.join(words)}`"
+    if list(sites) == [beside]:
+        # pip replaces all of `nvidia` in a directory that it is given, with the other wheels in it.
+        return f"`rm -r {shlex.quote(beside)}`, then deploy, which fills it again"
+    # Of a directory that somebody else filled nobody here knows how.
+    return f"install {', '.join(wheels)} again in {', '.join(sites)}, in the way in which they came there"
+
+
+def _in_tree(real: str, damage: Damage) -> str:
+    folder, _slash, name = damage.relative.partition("/")
+    return os.path.join(real, "lib64" if folder == "lib" else folder, name)
+
+
+def _refused(result: Change, finding: Finding, state: str, home: str | None) -> Change:
+    if state == PRESENT:
+        raise EngineError(finding.id, refusal(finding), finding=finding.as_dict())
+    result.home = home
+    result.findings.append(finding)
     return result
 
 

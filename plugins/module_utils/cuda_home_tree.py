@@ -326,5 +326,5 @@ def _record_of(real: str) -> Mapping[str, Any] | None:
 def _listed(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []

@@ -19,6 +19,8 @@ from .desired_state import path_of
 from .fraction_choice import inputs_key
 from .fraction_plan import AUTO, Options
 from .machine import Readings
+from .model_config import ModelError
+from .model_files import LONGEST_CONFIG, open_regular
 
 # Options of the planner that an instance may declare under `memory`.
 OPTIONS = (
@@ -117,10 +119,11 @@ def _brief(prediction: Mapping[str, Any]) -> dict[str, Any]:
 
 def _binding(result: Mapping[str, Any], desired: Mapping[str, Any]) -> bool:
     """Whether a pool far below the prediction means trouble: only where the prediction rests on something."""
-    return bool(result["feasible"] and not result["model"]["unverified"] and _platform(desired) == "cuda")
+    return bool(result["feasible"] and not result["model"]["unverified"] and platform_of(desired) == "cuda")
 
 
-def _platform(desired: Mapping[str, Any]) -> str:
+def platform_of(desired: Mapping[str, Any]) -> str:
+    """What an instance runs on: cuda, cpu or another device."""
     device = str(desired["args"].get("device") or "cuda").partition(":")[0]
     on_cpu = str(desired["environment"].get("SGLANG_USE_CPU_ENGINE", "0")) == "1"
     return "cpu" if device == "cpu" or on_cpu else device
@@ -138,7 +141,7 @@ def plan_options(desired: Mapping[str, Any], policy: Any, options: Mapping[str, 
         policy=policy,
         readings=gpu_report.with_owners(readings, str(desired["instance"])),
         cards=list(desired["cards"]),
-        platform=_platform(desired),
+        platform=platform_of(desired),
         **{name: value for name, value in options.items() if name in OPTIONS},
     )
 
@@ -157,9 +160,10 @@ def _key(desired: Mapping[str, Any], policy: Any, options: Mapping[str, Any], re
 def _fingerprint(folder: str) -> str:
     """The configuration and the sizes of the weights."""
     digest = hashlib.sha256()
-    with contextlib.suppress(OSError):
-        with open(os.path.join(folder, "config.json"), "rb") as stream:
-            digest.update(stream.read())
+    # What is no file or has no end says nothing here; the plan says what is wrong with it.
+    with contextlib.suppress(OSError, ModelError):
+        with open_regular(os.path.join(folder, "config.json")) as stream:
+            digest.update(stream.read(LONGEST_CONFIG))
         for name in sorted(os.listdir(folder)):
             if name.endswith(".safetensors"):
                 digest.update(f"{name} {os.path.getsize(os.path.join(folder, name))}\n".encode())

@@ -16,10 +16,14 @@ _TEXT_PARTS = ("thinker_config", "llm_config", "language_config", "text_config")
 
 
 class ModelError(ValueError):
-    """A configuration or checkpoint that nothing can be computed from: the file, the key and the value."""
+    """A configuration or checkpoint that nothing can be computed from: the file, the key and the value.
 
-    def __init__(self, file: str, key: str, value: Any, why: str) -> None:
+    `fix` says what to do, where the file as a whole cannot be used. `broken`: as it is, nothing can ever load it.
+    """
+
+    def __init__(self, file: str, key: str, value: Any, why: str, fix: str = "", broken: bool = False) -> None:
         self.file, self.key, self.value = file, key, value
+        self.fix, self.broken = fix, broken
         super().__init__(f"{file}: {key} is {value!r}: {why}" if key else f"{file}: {why}")
 
 

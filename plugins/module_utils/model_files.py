@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shlex
+import stat
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 from .memory_releases import MemoryRelease
 from .model import Model, describe
@@ -19,7 +22,11 @@ from .model_weights import counted_weights, estimated_weights, scaled_weights
 
 _CONFIG = "config.json"
 _INDEX = "model.safetensors.index.json"
-_LONGEST_HEADER = 512 * 1024 * 1024
+# The longest that are known have a tenth of this. What is longer is something else under this name.
+LONGEST_CONFIG = 16 << 20
+_LONGEST_INDEX = 64 << 20
+# The library safetensors refuses longer ones.
+_LONGEST_HEADER = 100_000_000
 _BITS = {
     "F64": 64,
     "I64": 64,
@@ -56,22 +63,62 @@ def read_model(path: str, release: MemoryRelease) -> tuple[Model, Mapping[str, A
     return (model.with_weights(weights) if weights is not None else model), config
 
 
-def read_config(file: str) -> dict[str, Any]:
+def read_config(file: str, longest: int = LONGEST_CONFIG) -> dict[str, Any]:
     """A config.json, or an error that names the file."""
+    again = f"copy {os.path.basename(file)} of the model again: see `ls -l {shlex.quote(file)}`"
     try:
-        with open(file, encoding="utf-8") as stream:
-            config = json.load(stream)
+        with open_regular(file) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size > longest:
+                why = f"has {size} bytes, more than the {longest} that such a file may have"
+                raise ModelError(file, "", None, why, again, broken=True)
+            config = json.loads(stream.read(longest + 1).decode("utf-8"))
     except FileNotFoundError:
-        raise ModelError(
-            file, "", None, "there is no such file; give the folder of a model that lies on this host"
-        ) from None
+        why = "there is no such file; give the folder of a model that lies on this host"
+        fix = "put the model on the host and name its folder, or compute it elsewhere with playbooks/size.yml"
+        raise ModelError(file, "", None, why, fix) from None
     except OSError as error:
-        raise ModelError(file, "", None, f"cannot be read: {error.strerror}") from None
+        why, fix = f"cannot be read: {error.strerror}", f"see why: `head -c 80 {shlex.quote(file)}`"
+        raise ModelError(file, "", None, why, fix) from None
+    except RecursionError:
+        raise ModelError(file, "", None, "is nested too deeply to be read", again, broken=True) from None
+    except ModelError:
+        raise
     except ValueError as error:
-        raise ModelError(file, "", None, f"is not JSON: {error}") from None
+        raise ModelError(file, "", None, f"is not JSON: {error}", again, broken=True) from None
     if not isinstance(config, dict):
-        raise ModelError(file, "", None, f"holds a {type(config).__name__}, not an object")
+        raise ModelError(file, "", None, f"holds a {type(config).__name__}, not an object", again, broken=True)
     return config
+
+
+_KINDS_OF_FILE = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_regular(file: str) -> BinaryIO:
+    """A file to be read. Whatever else stands there under its name may answer never, and is refused."""
+    # Not blocking: opening a FIFO would wait for who writes to it.
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise _no_file(file, "a socket or a device") from None
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise _no_file(file, next((name for is_kind, name in _KINDS_OF_FILE if is_kind(mode)), "no regular file"))
+    return open(descriptor, "rb")
+
+
+def _no_file(file: str, what: str) -> ModelError:
+    fix = f"put the file of the model in its place: see `ls -ld {shlex.quote(file)}`"
+    return ModelError(file, "", None, f"is {what}, not a file", fix, broken=True)
 
 
 def _tensors(folder: str) -> tuple[dict[str, int], int | None, str]:
@@ -96,7 +143,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def _indexed(folder: str, index: str) -> tuple[dict[str, int], int | None, str]:
-    listing = read_config(index)
+    listing = read_config(index, _LONGEST_INDEX)
     places = listing.get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise ModelError(index, "weight_map", type(places).__name__, "an object of tensor names and files is needed")
@@ -107,7 +154,8 @@ def _indexed(folder: str, index: str) -> tuple[dict[str, int], int | None, str]:
         for name in names:
             tensors.update(header_bytes(os.path.join(folder, name)))
         return {key: size for key, size in tensors.items() if key in places}, None, "safetensors headers"
-    total = (listing.get("metadata") or {}).get("total_size")
+    metadata = listing.get("metadata")
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
     if total is None:
         if here:
             missing = next(name for name in names if name not in here)
@@ -123,8 +171,8 @@ def _indexed(folder: str, index: str) -> tuple[dict[str, int], int | None, str]:
 def header_bytes(file: str) -> dict[str, int]:
     """The bytes of each tensor in a safetensors file, from its header alone."""
     try:
-        size = os.path.getsize(file)
-        with open(file, "rb") as stream:
+        with open_regular(file) as stream:
+            size = os.fstat(stream.fileno()).st_size
             start = stream.read(8)
             if len(start) < 8:
                 raise ModelError(file, "header length", len(start), "the file ends before its header; it is truncated")
@@ -136,6 +184,8 @@ def header_bytes(file: str) -> dict[str, int]:
             header = json.loads(stream.read(length))
     except OSError as error:
         raise ModelError(file, "", None, f"cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise ModelError(file, "header", "", "is nested too deeply to be read") from None
     except ValueError as error:
         if isinstance(error, ModelError):
             raise

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import os
+import pwd
 from dataclasses import dataclass
 from typing import Any
 
-from .redaction import redact
+from .redaction import visible
 
 _LISTEN = "0A"
 _WILDCARDS = ("0.0.0.0", "::", "")
@@ -18,20 +19,31 @@ _WILDCARDS = ("0.0.0.0", "::", "")
 
 @dataclass(frozen=True)
 class Listener:
-    """A listening socket and, where it can be told, the process that holds it."""
+    """A listening socket and, where it can be told, the process that holds it.
+
+    `command` is the name of its program alone: the arguments of a process that is not ours may hold secrets.
+    """
 
     address: str
     port: int
     inode: int
     pid: int | None = None
     command: str = ""
+    owner: str = ""
 
     def text(self) -> str:
-        who = f"process {self.pid} ({self.command})" if self.pid else "a process that cannot be told"
+        named = ", ".join(part for part in (self.command, f"of {self.owner}" if self.owner else "") if part)
+        who = f"process {self.pid} ({named})" if self.pid else "a process that cannot be told"
         return f"{who} on {self.address}:{self.port}"
 
     def as_dict(self) -> dict[str, Any]:
-        return {"address": self.address, "port": self.port, "pid": self.pid, "command": self.command}
+        return {
+            "address": self.address,
+            "port": self.port,
+            "pid": self.pid,
+            "command": self.command,
+            "owner": self.owner,
+        }
 
 
 def _address(text: str) -> str:
@@ -77,13 +89,29 @@ def _owner(inode: int) -> int | None:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process, redacted and cut to a readable length."""
+    """The name of a process's program. Never its arguments, and nothing that a terminal would obey."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as handle:
-            words = [word.decode("utf-8", "replace") for word in handle.read().split(b"\0") if word]
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as handle:
+            return visible(handle.read().rstrip("\n"))
     except OSError:
         return ""
-    return " ".join(redact(words))[:200]
+
+
+def owner_of(pid: int) -> str:
+    """The user that a process belongs to."""
+    try:
+        number = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return ""
+    try:
+        return visible(pwd.getpwuid(number).pw_name)
+    except KeyError:
+        return f"user {number}"
+
+
+def held_by(listener: Listener, pid: int) -> Listener:
+    """The listener with the process that holds it."""
+    return Listener(listener.address, listener.port, listener.inode, pid, command_of(pid), owner_of(pid))
 
 
 def listeners(port: int) -> list[Listener]:
@@ -98,7 +126,7 @@ def listeners(port: int) -> list[Listener]:
     named: list[Listener] = []
     for listener in found:
         pid = _owner(listener.inode)
-        named.append(Listener(listener.address, port, listener.inode, pid, command_of(pid) if pid is not None else ""))
+        named.append(listener if pid is None else held_by(listener, pid))
     return named
 
 

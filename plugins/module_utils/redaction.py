@@ -30,6 +30,11 @@ _NAMES = (
     "access_token",
     "auth_token",
 )
+# Words that name a secret as an option and much else in a log line ("#token: 12", "time per token").
+_BARE = (
+    "(?:[A-Za-z0-9_-]*[_-])?(?<!per[_-])(?<!first[_-])(?:token|pass|passwd|passphrase|secret[_-]key)"
+    "|[A-Za-z0-9]*(?:pass|passwd|password)"
+)
 _NAME = "(?:[A-Za-z0-9_-]*[_-])?(?:" + "|".join(name.replace("_", "[_-]") for name in _NAMES) + ")"
 # Quoted parts with escapes and bare characters, as Python, JSON and a shell join them. A bare part ends at white space,
 # a closing bracket, or a comma that a white space or a quoted part follows: a key may have a comma inside.
@@ -39,9 +44,14 @@ _NOTHING = re.compile(r"""^(?:None|null|''|"")$""")
 _ASSIGNED = re.compile(
     rf"""(?P<before>(?<![A-Za-z0-9]){_NAME}["']?\s*[=:]\s*)(?P<value>{_VALUE})""", re.IGNORECASE | re.DOTALL
 )
-_FLAG = re.compile(rf"""(?P<before>--{_NAME}["']?,?\s+)(?P<value>{_VALUE})""", re.IGNORECASE | re.DOTALL)
+_FLAG = re.compile(
+    rf"""(?P<before>--(?:{_NAME}|{_BARE})["']?(?:,?\s+|\s*=\s*))(?P<value>{_VALUE})""", re.IGNORECASE | re.DOTALL
+)
+# The password of user:password@host. It may hold an @ itself.
+_IN_URL = re.compile(r"(?P<before>[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@'\"]*:)(?P<value>[^\s/'\"]+)(?=@)")
 _BEARER = re.compile(r"(?P<before>\bBearer\s+)(?P<value>[^\s'\",)]+)", re.IGNORECASE)
 _SECRET_KEY = re.compile(rf"^{_NAME}$", re.IGNORECASE)
+_SECRET_OPTION = re.compile(rf"^(?:{_NAME}|{_BARE})$", re.IGNORECASE)
 
 
 def _masked(match: re.Match[str]) -> str:
@@ -50,6 +60,18 @@ def _masked(match: re.Match[str]) -> str:
         return match.group(0)
     quote = value[0] if value[0] in "'\"" else ""
     return f"{match.group('before')}{quote}{MASK}{quote}"
+
+
+def visible(text: str) -> str:
+    """The text on one line, with everything that a terminal would obey or not show written out (ESC as \\x1b)."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii") for sign in text)
+
+
+def is_secret_option(name: str) -> bool:
+    """Whether the name of an option, without its dashes, says that its value is a secret."""
+    return bool(_SECRET_OPTION.match(name))
 
 
 def redact_values(text: str, secrets: tuple[str, ...]) -> str:
@@ -65,7 +87,7 @@ def redact_text(text: str, secrets: tuple[str, ...] = ()) -> str:
     text = redact_values(text, secrets)
     text = _BEARER.sub(_masked, text)
     text = _ASSIGNED.sub(_masked, text)
-    return _FLAG.sub(_masked, text)
+    return _IN_URL.sub(_masked, _FLAG.sub(_masked, text))
 
 
 def redact(value: Any, secrets: tuple[str, ...] = ()) -> Any:
@@ -93,6 +115,6 @@ def _redact_words(words: list[Any], secrets: tuple[str, ...]) -> list[Any]:
             result.append(MASK)
             after_secret_flag = False
             continue
-        after_secret_flag = isinstance(word, str) and word.startswith("--") and bool(_SECRET_KEY.match(word[2:]))
+        after_secret_flag = isinstance(word, str) and word.startswith("--") and is_secret_option(word[2:])
         result.append(redact(word, secrets))
     return result

@@ -11,11 +11,24 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 Rows = dict[str, Any]
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)*(?:\.?(?:a|b|rc|post|dev)[0-9]+)*(?:\+[A-Za-z0-9.]+)?")
+_LONGEST = 64
+_DIGITS = 9
 
 
 def release_key(release: str) -> tuple[int, ...]:
     """What releases are ordered by: the numbers of the version."""
-    return tuple(int(part) for part in re.findall(r"\d+", release.split("+")[0])[:3])
+    return tuple(_number(part) for part in re.findall(r"[0-9]+", release.split("+")[0])[:3])
+
+
+def _number(digits: str) -> int:
+    """Bounded: Python refuses to read a number of thousands of digits."""
+    return int(digits) if len(digits) <= _DIGITS else 10**_DIGITS
+
+
+def is_release(text: str) -> bool:
+    """Whether this can be the version of a release: 0.5.22, 0.5.22.post1, 0.6.0rc1, 0.5.22+cu129."""
+    return len(text) <= _LONGEST and bool(_RELEASE.fullmatch(text))
 
 
 def nearest(release: str, known: Iterable[str]) -> str:

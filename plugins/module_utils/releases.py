@@ -9,8 +9,9 @@ One table keyed by version. Everything else in the collection asks this table an
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
+
+from .release_rows import release_key
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,6 @@ RELEASES: dict[str, Release] = {
 }
 
 
-def _key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:3])
-
-
 def release_for(version: str) -> Release:
     """The data of this version, or of the nearest one, marked as assumed.
 
@@ -93,8 +90,8 @@ def release_for(version: str) -> Release:
     exact = RELEASES.get(version)
     if exact is not None:
         return exact
-    wanted = _key(version)
-    known = sorted(RELEASES.values(), key=lambda release: _key(release.version))
-    not_newer = [release for release in known if _key(release.version) <= wanted]
+    wanted = release_key(version)
+    known = sorted(RELEASES.values(), key=lambda release: release_key(release.version))
+    not_newer = [release for release in known if release_key(release.version) <= wanted]
     nearest = not_newer[-1] if not_newer else known[0]
     return replace(nearest, assumed=True)

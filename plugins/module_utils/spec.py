@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import cards, grace, port_plan, server_args, unit_words
-from .checks import args_checks
+from .checks import args_checks, args_release
 from .checks.args_declared import variable_text
 from .desired_state import DESIRED_DIR, INSTANCE_NAME, Limits
 from .finding import ERROR, OK, Finding
@@ -332,6 +332,9 @@ def _check_version(draft: _Draft) -> str | None:
     if not version:
         draft.wrong("version is missing: set it on the instance, or sglang_server_version for the host, as 0.5.22")
         return None
+    if version[0] in "vV" and _VERSION.fullmatch(version[1:]):
+        draft.wrong(f"version '{version}': write {version[1:]} without the {version[0]}")
+        return None
     if not _VERSION.fullmatch(version):
         draft.wrong(
             f"version '{version}' does not say which release: another one would run after the next installation. "
@@ -367,11 +370,15 @@ def _check_model(draft: _Draft) -> _Model | None:
 def _check_arguments(draft: _Draft, version: str) -> None:
     """What the checks find is refused or said here; the module args_check reports the same."""
     # A replica over several hosts is refused below, whatever else such a declaration lacks.
-    single = {**draft.declared, "nnodes": 1, "arguments": {**draft.declared["arguments"], "nnodes": None}}
+    port = draft.declared.get("port")
+    # A port that is none is refused with the others of the host.
+    port = port if isinstance(port, int) and 1 <= port <= 65535 else None
+    single = {**draft.declared, "port": port, "nnodes": 1, "arguments": {**draft.declared["arguments"], "nnodes": None}}
     for finding in args_checks.check_instance(single, version):
         if finding.severity == ERROR:
             draft.wrong(sentence_of(finding))
-        elif finding.severity != OK:
+        # A release that nothing is known of is a reservation of its own.
+        elif finding.severity != OK and finding.id != args_release.ASSUMED.id:
             draft.doubtful(sentence_of(finding))
     arguments = draft.declared["arguments"]
     for name, option in (("served-model-name", "served_model_name"), ("revision", "revision")):
@@ -444,7 +451,6 @@ def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
         for name, value, least in (
             ("output_cap_tokens", cap or None, 1),  # none at all is refused below, with what it is for
             ("margin_s", declared["margin_s"], 0),
-            ("max-running-requests", running, 1),
             ("max-queued-requests", waiting, 0),
         )
         if value is not None and value < least
@@ -453,7 +459,8 @@ def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
         wrong.append(f"slowest_tokens_per_s is {rate}, expected more than 0")
     for text in wrong:
         draft.wrong(text)
-    if wrong:
+    # What is below one here is refused with the arguments.
+    if wrong or (running is not None and running < 1):
         return None
     refusal = grace.refusal(cap, rate, release)
     if refusal:

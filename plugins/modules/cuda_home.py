@@ -20,9 +20,14 @@ description:
   - Files are second names of those in the wheels where that is possible and copies where it is not. Other libraries of
     CUDA, as cuBLAS, are links to the wheels.
   - A new tree is built beside the old one and takes its place by one rename. It is built again when the wheels have
-    changed or when somebody has changed it.
-  - Wheels that are missing, or only there in different releases, are refused with their versions, their paths and what
-    to install.
+    changed, and when a file of it is missing, was added or was replaced by another one.
+  - A tree and its wheels share their files. Who writes into a file of the tree changes the wheel as well. That is found
+    by the C(RECORD) of the wheel and refused, because there is nothing whole left to build it of; the line that
+    installs the wheel again comes with it.
+  - Wheels that are missing, not whole, or only there in different releases are refused with their versions, their paths
+    and what to install. A wheel is whole when all of its files are there in the size that C(RECORD) says. The content
+    is compared too for C(nvcc), C(cicc), the headers and the library of the runtime, and for every file that was
+    written after the installation.
 author:
   - serving.sglang contributors (@serving-sglang)
 extends_documentation_fragment:
@@ -43,13 +48,13 @@ options:
   path:
     description:
       - Where the tree is made. It is a link to a directory beside it; what is there and was not made by this module is
-        never touched.
+        never touched. The path is absolute, and the directory that it is in exists.
       - The default is C(cuda-home) in O(environment).
     type: path
   wheels:
     description:
       - Directories with the wheels of a compiler, looked at before the environment itself, as C(pip install --target)
-        fills them.
+        fills them. One that does not exist is refused.
       - The default is C(cuda-wheels) in O(environment), where it exists.
     type: list
     elements: path
@@ -59,7 +64,7 @@ options:
     default: /usr/local/cuda
   state:
     description:
-      - V(present) makes the tree, and fails when the wheels do not have all of it in one release.
+      - V(present) makes the tree, and fails when the wheels do not have all of it, whole and in one release.
       - V(auto) makes it where torch in the environment is built for CUDA and O(toolkit) does not serve, and removes it
         where it is not needed. Where it is needed and the wheels do not make it, RV(findings) says so.
       - V(absent) removes it.
@@ -101,7 +106,7 @@ tree:
   type: str
   sample: /opt/sglang/0.5.22/cuda-home
 home:
-  description: What CUDA_HOME shall be. Null where there is no tree.
+  description: What CUDA_HOME shall be. Null where there is no tree, or one with damaged files.
   returned: success
   type: str
   sample: /opt/sglang/0.5.22/cuda-home

@@ -48,23 +48,29 @@ options:
     type: str
     default: ""
   gpus:
-    description: The cards of the host, as O(serving.sglang.server_spec#module:gpus).
-    type: list
-    elements: dict
+    description: The cards of the host, as O(serving.sglang.server_spec#module:gpus), unchecked.
+    type: raw
     default: []
-    suboptions:
-      index:
-        description: The index as C(nvidia-smi) shows it.
-        type: int
-        required: true
-      uuid:
-        description: The UUID as C(nvidia-smi) shows it.
-        type: str
-        required: true
   cuda_home:
     description: As C(sglang_server_cuda_home) of the role sglang_server, V(auto), V(none) or the path of a toolkit.
-    type: str
+    type: raw
     default: auto
+  python:
+    description:
+      - As C(sglang_server_python) of the role sglang_server. Where it is given and an environment is still to be made,
+        it must be there.
+    type: raw
+    default: ""
+  variable_problems:
+    description: What is wrong with the variables of the host, as P(serving.sglang.role_variables#filter) says it.
+    type: list
+    elements: str
+    default: []
+  unknown_variables:
+    description: Variables of the host that do not exist, as P(serving.sglang.role_variables#filter) says it.
+    type: list
+    elements: str
+    default: []
   declaration_problem:
     description:
       - Why the declarations of the host could not even be read, for instance because a variable in them is not defined.
@@ -172,13 +178,11 @@ def main() -> None:
             "defaults": {"type": "raw", "default": {}},
             "host_name": {"type": "str", "default": ""},
             "address": {"type": "str", "default": ""},
-            "gpus": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {"index": {"type": "int", "required": True}, "uuid": {"type": "str", "required": True}},
-            },
-            "cuda_home": {"type": "str", "default": "auto"},
+            "gpus": {"type": "raw", "default": []},
+            "cuda_home": {"type": "raw", "default": "auto"},
+            "python": {"type": "raw", "default": ""},
+            "variable_problems": {"type": "list", "elements": "str", "default": []},
+            "unknown_variables": {"type": "list", "elements": "str", "default": []},
             "declaration_problem": {"type": "str", "default": ""},
             "upgrade_to": {"type": "str", "default": ""},
         },

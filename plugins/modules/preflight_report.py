@@ -56,10 +56,12 @@ options:
     type: str
     default: ""
   json_path:
-    description: A file on the controller for the report as JSON.
+    description:
+      - A file on the controller for the report as JSON. Its folder must be there, and a link is followed.
+      - V(/dev/stdout) and V(/dev/stderr) are the screen; other devices and pipes are refused.
     type: path
   junit_path:
-    description: A file on the controller for the report as JUnit XML.
+    description: A file on the controller for the report as JUnit XML, as O(json_path).
     type: path
 seealso:
   - module: serving.sglang.preflight_info

@@ -109,7 +109,7 @@ instances:
       description: The slice, its memory limits as the kernel holds them, and what it uses.
       type: dict
     listeners:
-      description: Who listens on the instance's port.
+      description: Who listens on the port, with C(pid), C(owner), and C(command), the name of the program alone.
       type: list
       elements: dict
     restart_pending:

@@ -128,7 +128,7 @@ def test_noexec_is_found(caches: Path) -> None:
     findings = examine(caches, TRITON_CACHE_DIR=f"{caches}/noexec/triton")
     (finding,) = of(findings, "cache.noexec")
     assert f"{caches}/noexec/triton" in finding["summary"]
-    assert finding["fix"].startswith(f"mount -o remount,exec {caches}/noexec")
+    assert finding["fix"].startswith(f"`mount -o remount,exec {caches}/noexec")
     # A file system in memory is one too.
     (finding,) = of(findings, "cache.lost_at_restart")
     assert "triton" in finding["summary"]

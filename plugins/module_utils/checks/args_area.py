@@ -10,15 +10,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..finding import Finding
+from ..release_difference import plain_release
 from .args_checks import check_instance
+from .args_release import NOT_A_RELEASE
 
 
 def declared_by(instance: Mapping[str, Any]) -> dict[str, Any]:
-    """What an instance, as the areas take it, declares itself: without what is added to it."""
+    """What an instance, as the areas take it, declares itself: without what is added to it.
+
+    A port that is none is said of the declaration.
+    """
+    port = instance.get("port")
     return {
         "arguments": {key: value for key, value in instance["declared_arguments"].items() if key != "nnodes"},
         "environment": instance["declared_environment"],
-        "port": instance.get("port"),
+        "port": port if isinstance(port, int) and 1 <= port <= 65535 else None,
         "model": instance.get("model"),
         "served_model_name": instance.get("served_model_name"),
         **dict.fromkeys(instance.get("secrets") or (), True),
@@ -26,7 +32,9 @@ def declared_by(instance: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def findings_of(instance: Mapping[str, Any], release: str) -> list[Finding]:
-    return check_instance(declared_by(instance), release)
+    """The findings on an instance. That its version is no release is said of the declaration, with the reason."""
+    found = check_instance(declared_by(instance), plain_release(release))
+    return [one for one in found if one.id != NOT_A_RELEASE.id]
 
 
 def examine(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,12 +15,12 @@ from typing import Any
 
 from ..finding import Finding
 from ..redaction import redact_values
-from . import args_combinations, args_config, args_flags, args_variables
+from . import args_combinations, args_config, args_flags, args_release, args_variables
 from .args_declared import Declared, declared, is_secret_variable
-from .args_flags import SECRET_ARGUMENTS, right_name
 from .check import Check, run_checks
 
 CHECKS: tuple[Check[Declared], ...] = (
+    *args_release.CHECKS,
     *args_flags.CHECKS,
     *args_combinations.CHECKS,
     *args_config.CHECKS,
@@ -46,7 +46,7 @@ def check_instance(instance: Mapping[str, Any], release: str) -> list[Finding]:
 
 def secrets_of(what: Declared) -> set[str]:
     """The values of secret arguments and variables."""
-    values = [one.value for one in what.given if right_name(one.key, what.table) in SECRET_ARGUMENTS]
+    values = [value for one in what.given if one.secret for value in (one.value, one.meant)]
     values += [value for name, value in what.environment.items() if is_secret_variable(str(name))]
     items = [item for value in values for item in (value if isinstance(value, (list, tuple)) else [value])]
     return {str(item) for item in items if item is not None and not isinstance(item, (bool, dict))} - {""}

@@ -46,7 +46,7 @@ WORKERS_DRAIN = Kind(
     "several tokenizer workers",
     "On SIGTERM the first idle worker ends the schedulers while others still answer: their requests are lost, and the "
     "server may never exit.",
-    "use one tokenizer worker; a rollout drains the server empty before it stops, a plain systemctl stop does not",
+    "use one tokenizer worker; a rollout drains the server empty before it stops, a plain `systemctl stop` does not",
     "run with both releases",
 )
 REUSEPORT = Kind(
@@ -97,6 +97,23 @@ CONFLICT = Kind(
     "leave one of them out, or give the missing one",
     _VALIDATION,
 )
+
+RANGE = Kind(
+    "args.range",
+    ERROR,
+    "a number outside of what can work",
+    "The server ends when it lays out its memory, or starts and serves nothing.",
+    "give a number that the message names, or leave the argument out",
+    "srt/model_executor: the sizes of the pools",
+)
+# Without a single request or token the pools cannot be made. The others start, and serve nothing useful.
+_AT_LEAST_ONE = {
+    "max-running-requests": ERROR,
+    "max-total-tokens": ERROR,
+    "context-length": WARNING,
+    "page-size": WARNING,
+    "max-prefill-tokens": WARNING,
+}
 
 
 def _native_grpc(declared: Declared) -> str | None:
@@ -189,6 +206,9 @@ def parallel_sizes(declared: Declared) -> Iterator[Finding]:
 def _wrong_sizes(declared: Declared) -> Iterator[str]:
     tp, pp = declared.whole("tp-size", 1), declared.whole("pp-size", 1)
     count = nodes(declared)
+    if declared.nnodes < 1:
+        yield f"nnodes is {declared.nnodes}, expected at least 1"
+        return
     for name, least in (
         ("tp-size", 1),
         ("pp-size", 1),
@@ -286,6 +306,36 @@ def _conflicts(declared: Declared) -> Iterator[str]:
         yield f"gc-threshold takes 1 to 3 numbers, not {len(thresholds)}"
 
 
+@check(RANGE)
+def in_range(declared: Declared) -> Iterator[Finding]:
+    given = declared.arguments
+    fraction = _number(given.get("mem-fraction-static"), 0.5)
+    if not 0 < fraction < 1:
+        yield RANGE.found(
+            f"mem-fraction-static is {given['mem-fraction-static']}: it is a part of the card's memory, above 0 and "
+            "below 1",
+            declared.evidence(f"mem-fraction-static: {given['mem-fraction-static']}"),
+            "mem-fraction-static: 0.85",
+        )
+    for name, severity in _AT_LEAST_ONE.items():
+        if declared.whole(name, 1) < 1:
+            yield RANGE.found(
+                f"{name} is {given[name]}, expected at least 1",
+                declared.evidence(f"{name}: {given[name]}"),
+                "leave it out, and the server chooses",
+                severity=severity,
+            )
+    port = declared.port
+    if port is not None and not 1 <= port <= 65535:
+        yield RANGE.found(
+            f"port {port} is not a port (1 to 65535)"
+            + (", and 0 is any free one, which no client knows" if not port else ""),
+            declared.evidence(f"port: {port}"),
+            "give a port, as 30000",
+            severity=ERROR if port else WARNING,
+        )
+
+
 def _number(value: object, default: float) -> float:
     try:
         return default if value is None else float(str(value))
@@ -304,4 +354,5 @@ CHECKS = (
     served_name,
     certificate_pair,
     conflicts,
+    in_range,
 )

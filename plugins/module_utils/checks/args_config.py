@@ -112,11 +112,11 @@ def _keys(declared: Declared) -> Iterator[Given]:
 def underscores(declared: Declared) -> Iterator[Finding]:
     for one in _keys(declared):
         if "_" in one.key:
-            right = one.key.replace("_", "-")
+            right = one.shown.replace("_", "-")
             yield UNDERSCORE.found(
-                f"{one.named}: write it '{right}': the key becomes the flag --{one.key}, which does not exist",
-                declared.evidence(f"{one.where}: {one.key}"),
-                f"{right}: {word_of(one.value)}",
+                f"{one.named}: write it '{right}': the key becomes the flag --{one.shown}, which does not exist",
+                declared.evidence(f"{one.where}: {one.shown}"),
+                f"{right}: {'…' if one.secret else word_of(one.value)}",
             )
 
 
@@ -171,7 +171,7 @@ def null(declared: Declared) -> Iterator[Finding]:
         is_text = flag is not None and not wrong_word(flag, "None", table.graph_keys) and is_choice(flag, "None")
         yield NULL.found(
             f"{one.named} is empty: it becomes the text None",
-            f"{one.where}: {one.key}: null",
+            f"{one.where}: {one.shown}: null",
             severity=WARNING if is_text and flag is not None and flag.takes_words else ERROR,
         )
 

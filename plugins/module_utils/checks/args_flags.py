@@ -7,14 +7,26 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 
 from ..argument_words import is_choice, word_of, words_of, wrong_shape, wrong_word
 from ..finding import ERROR, WARNING, Finding
 from ..flag_table import Flag, FlagTable
+from ..redaction import redact_text
 from ..release_rows import release_key
 from ..server_flags import ALIASES, FLAGS
-from .args_declared import ARGUMENTS, COMMAND_LINE, CONFIG, Declared, Given
+from .args_declared import (
+    ARGUMENTS,
+    COMMAND_LINE,
+    CONFIG,
+    SECRET_ARGUMENTS,
+    Declared,
+    Given,
+    is_secret_key,
+    plain_key,
+    shown_name,
+)
 from .check import Kind, check
 
 # What an instance declares outside of `arguments`, and how.
@@ -25,13 +37,17 @@ OWNED = {
     "api-key": "api_key",
     "admin-api-key": "admin_api_key",
 }
-SECRET_ARGUMENTS = ("api-key", "admin-api-key", "ssl-keyfile-password")
 # Flags that were gone before the oldest release that there is data for, and what does their work now.
 GONE_BEFORE = {
     "cuda-graph-max-bs": ("cuda-graph-max-bs-decode", "cuda-graph-max-bs-prefill"),
     "cuda-graph-bs": ("cuda-graph-bs-decode", "cuda-graph-bs-prefill"),
 }
 
+# What a shell would do something else with than show it.
+_NOT_PASTED = re.compile(r"[|&<>$`\\*]|\.\.\.")
+# In the place of a secret.
+HIDDEN = "…"
+_LONGEST_NAME = 100
 _PARSER = "srt/server_args.py: ServerArgs.add_cli_args, prepare_server_args; run with SGLang's own parser"
 
 SPELLING = Kind(
@@ -138,13 +154,26 @@ def pasted(name: str, value: object) -> str:
     """The line of `arguments` that gives a flag this value."""
     if isinstance(value, bool):
         return f"{name}: {str(value).lower()}"
+    text = value if isinstance(value, str) else word_of(value)
+    if _NOT_PASTED.search(text) or not text.isprintable():
+        return f"give the same value under the name {name}"
     # JSON is YAML too.
     return f"{name}: {value}" if isinstance(value, (str, int, float)) else f"{name}: {word_of(value)}"
 
 
 def right_name(key: str, table: FlagTable) -> str:
     """The flag that a spelling stands for, with dashes, underscores and aliases undone."""
-    return table.canonical(key.lstrip("-").replace("_", "-"))
+    return table.canonical(plain_key(key))
+
+
+def _suggested(name: str, one: Given, table: FlagTable) -> str:
+    """The line to write instead, by the right name. Never a secret, and never what would be refused in turn."""
+    if one.where == ARGUMENTS and name in OWNED:
+        value = HIDDEN if name in SECRET_ARGUMENTS or one.secret else one.meant
+        return f"{OWNED[name]}: {value}"
+    if name in SECRET_ARGUMENTS and one.where != CONFIG:
+        return "leave it out"
+    return pasted(name, HIDDEN if one.secret or is_secret_key(name, table) else one.meant)
 
 
 @check(OWNED_ELSEWHERE)
@@ -156,14 +185,14 @@ def owned_elsewhere(declared: Declared) -> Iterator[Finding]:
         if right in OWNED:
             yield OWNED_ELSEWHERE.found(
                 f"{one.named}: declare it as '{OWNED[right]}' of the instance, not in arguments",
-                f"arguments: {one.key}",
+                f"arguments: {one.shown}",
                 f"{OWNED[right]}: …",
             )
-        elif right == "config" or right.startswith("config="):
+        elif right == "config":
             yield OWNED_ELSEWHERE.found(
                 f"{one.named}: the configuration file is made from api_key and admin_api_key; give every other "
                 "argument in arguments",
-                f"arguments: {one.key}",
+                f"arguments: {one.shown}",
                 "give what the file holds in arguments",
             )
 
@@ -171,13 +200,13 @@ def owned_elsewhere(declared: Declared) -> Iterator[Finding]:
 @check(SECRET)
 def secrets_in_arguments(declared: Declared) -> Iterator[Finding]:
     for one in declared.given:
-        right = right_name(one.key.partition("=")[0], declared.table)
+        right = right_name(one.key, declared.table)
         if one.where == CONFIG or right not in SECRET_ARGUMENTS or (one.where == ARGUMENTS and right in OWNED):
             continue
         yield SECRET.found(
             f"{one.named} is a secret and would stand on the command line, in the unit and in the desired-state file, "
             "for every user of the host to read; it is not supported",
-            f"{one.where}: {one.key} (the value is not shown)",
+            f"{one.where}: {one.shown} (the value is not shown)",
             severity=WARNING if one.where == COMMAND_LINE else ERROR,
         )
 
@@ -196,8 +225,8 @@ def spelled_in_full(declared: Declared) -> Iterator[Finding]:
         if right:
             yield SPELLING.found(
                 f"{one.named}: write it '{right}' (the flag's full name, hyphens, no dashes in front)",
-                declared.evidence(f"{one.where}: {one.key}"),
-                right if ": " in right else pasted(right, one.value),
+                declared.evidence(f"{one.where}: {one.shown}"),
+                right if ": " in right else _suggested(right, one, declared.table),
             )
 
 
@@ -211,7 +240,9 @@ def _other_spelling(one: Given, table: FlagTable) -> str | None:
     name = right[3:]
     if right.startswith("no-") and table.kinds.get(name) in ("switch", "flag"):
         return f"{name}: false"
-    return None
+    # Dashes or underscores, and the beginning of a name: --tp, max_running.
+    names = begun(right, table)
+    return names[0] if right != one.key and right and len(names) == 1 else None
 
 
 def _is_unknown(one: Given, declared: Declared) -> bool:
@@ -259,7 +290,7 @@ def removed(declared: Declared) -> Iterator[Finding]:
         hint = f"; did you mean {_quoted(instead)}?" if instead else ""
         yield REMOVED.found(
             f"{one.named} is no flag of SGLang {table.version} any more ({there}){hint}",
-            declared.evidence(f"{one.where}: {one.key}"),
+            declared.evidence(f"{one.where}: {one.shown}"),
             " or ".join(instead) or "leave it out",
             severity=WARNING if table.assumed else ERROR,
         )
@@ -279,8 +310,8 @@ def abbreviated(declared: Declared) -> Iterator[Finding]:
         yield ABBREVIATED.found(
             f"{one.named} is the beginning of a flag: did you mean {_quoted(names)}? The parser takes it as long as no "
             "other flag begins so",
-            declared.evidence(f"{one.where}: {one.key}"),
-            pasted(names[0], one.value),
+            declared.evidence(f"{one.where}: {one.shown}"),
+            _suggested(names[0], one, table),
         )
 
 
@@ -292,8 +323,9 @@ def unknown(declared: Declared) -> Iterator[Finding]:
             continue
         if _words_begun(one.key, table) == 1:
             continue
-        near = [name for name in begun(one.key, table) if one.key][:3]
-        near = near or difflib.get_close_matches(one.key, table.rows, 3)
+        plain = plain_key(one.key)
+        near = [name for name in begun(plain, table) if plain][:3]
+        near = near or difflib.get_close_matches(plain[:_LONGEST_NAME].lower(), table.rows, 3)
         newer = elsewhere(one.key, table.version)
         hint = f"; did you mean {_quoted(near)}?" if near else ""
         hint = f"; it comes with SGLang {newer}" if newer else hint
@@ -303,10 +335,32 @@ def unknown(declared: Declared) -> Iterator[Finding]:
         )
         yield UNKNOWN_FLAG.found(
             f"{one.named} is {said}{hint}",
-            declared.evidence(f"{one.where}: {one.key}"),
-            pasted(near[0], one.value) if near and not newer else "leave it out",
+            declared.evidence(f"{one.where}: {one.shown}"),
+            _suggested(near[0], one, table) if near and not newer else "leave it out",
             severity=WARNING if table.assumed else ERROR,
         )
+    for word in declared.stray[:1]:
+        yield UNKNOWN_FLAG.found(
+            f"the command line begins with {redact_text(shown_name(word))!r}, which belongs to no flag: the server "
+            "would end with exit code 2",
+            declared.evidence(f"{COMMAND_LINE}: {len(declared.stray)} word(s) before the first flag"),
+            "give the words after the name of the program, from the first flag on",
+        )
+    for key in declared.left_out:
+        if _is_no_flag(key, table):
+            yield UNKNOWN_FLAG.found(
+                f"argument '{shown_name(key)}' is no flag of SGLang {table.version}; it does nothing, for it is null "
+                "or empty",
+                declared.evidence(f"{ARGUMENTS}: {shown_name(key)}: null"),
+                "leave it out",
+                severity=WARNING,
+            )
+
+
+def _is_no_flag(key: str, table: FlagTable) -> bool:
+    right = right_name(key, table)
+    known = right in table.spellings() or right in OWNED or right == "config" or elsewhere(right, table.version)
+    return not known and right not in GONE_BEFORE and len(begun(right, table)) != 1
 
 
 def _quoted(names: list[str] | tuple[str, ...]) -> str:
@@ -373,8 +427,13 @@ def empty(declared: Declared) -> Iterator[Finding]:
     for one, flag, word in values_of(declared):
         if word == "" and flag.type == "str" and is_choice(flag, word):
             yield EMPTY.found(
-                f"{one.named} is empty: the server takes the empty text for its value", f"{one.where}: {one.key}: ''"
+                f"{one.named} is empty: the server takes the empty text for its value", f"{one.where}: {one.shown}: ''"
             )
+
+
+def _instead(text: str) -> str:
+    """What to use instead, without what a shell would take for a redirection: <dp-size> is DP-SIZE."""
+    return re.sub("<([^>]*)>", lambda match: match[1].upper(), text)
 
 
 @check(DEPRECATED)
@@ -387,7 +446,7 @@ def deprecated(declared: Declared) -> Iterator[Finding]:
             text += f": use {flag.deprecated}"
         if flag.removed_after:
             text += f"; it is announced to be removed after {flag.removed_after}"
-        yield DEPRECATED.found(text, declared.evidence(one.seen), flag.deprecated or "")
+        yield DEPRECATED.found(text, declared.evidence(one.seen), _instead(flag.deprecated or ""))
 
 
 CHECKS = (

@@ -15,11 +15,10 @@ from ..environment_names import RETIRED as RETIRED_NAMES
 from ..environment_names import VARIABLES
 from ..finding import ERROR, WARNING, Finding
 from ..release_rows import release_key
-from .args_declared import Declared, shown_variable, variable_text
+from .args_declared import Declared, is_secret_variable, shown_name, shown_value, shown_variable, variable_text
 from .check import Kind, check
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET = re.compile(r"(?:^|_)(?:TOKEN|API_KEY|SECRET|SECRET_KEY|SECRET_ACCESS_KEY|PASSWORD|PASSWD)$")
 _HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 _TRUE_EVERYWHERE = ("1", "true")
 _FALSE_EVERYWHERE = ("0", "false")
@@ -148,7 +147,8 @@ def _names(declared: Declared) -> Iterator[tuple[str, str]]:
 def named(declared: Declared) -> Iterator[Finding]:
     for name in declared.environment:
         if not _NAME.fullmatch(str(name)):
-            yield NAME.found(f"environment '{name}' is not a name for a variable", f"environment: {name}")
+            shown = shown_name(name)
+            yield NAME.found(f"environment '{shown}' is not a name for a variable", f"environment: {shown}")
 
 
 @check(OWNED)
@@ -169,17 +169,18 @@ def owned(declared: Declared) -> Iterator[Finding]:
 @check(SECRET)
 def secrets(declared: Declared) -> Iterator[Finding]:
     for name in declared.environment:
-        seen = f"environment: {name} (the value is not shown)"
+        shown = shown_name(name)
+        seen = f"environment: {shown} (the value is not shown)"
         if name in _HUB_TOKENS:
             yield SECRET.found(
                 f"environment {name} is a secret that every user of the host could read: declare hf_token",
                 seen,
                 "hf_token: …",
             )
-        elif not str(name).startswith(("SGLANG_", "SGL_")) and _SECRET.search(str(name)):
+        elif not str(name).startswith(("SGLANG_", "SGL_")) and is_secret_variable(str(name)):
             yield SECRET.found(
-                f"environment {name} looks like a secret, and the unit and the desired-state file can be read by every "
-                "user of the host",
+                f"environment {shown} looks like a secret, and the unit and the desired-state file can be read by "
+                "every user of the host",
                 seen,
                 "give the server a file to read it from instead",
             )
@@ -189,8 +190,9 @@ def secrets(declared: Declared) -> Iterator[Finding]:
 def one_value(declared: Declared) -> Iterator[Finding]:
     for name, value in declared.environment.items():
         if isinstance(value, (dict, list)):
-            text = f"environment {name} is {type(value).__name__}, expected one value"
-            yield SHAPE.found(text, f"environment: {name}")
+            what = "a mapping" if isinstance(value, dict) else "a list"
+            shown = shown_name(name)
+            yield SHAPE.found(f"environment {shown} is {what}, expected one value", f"environment: {shown}")
 
 
 def _formers(declared: Declared) -> dict[str, str]:
@@ -217,7 +219,8 @@ def read_at_all(declared: Declared) -> Iterator[Finding]:
             continue
         if _is_read(name, declared) or _is_read(right, declared):
             continue
-        seen = declared.evidence(shown_variable(name, text))
+        near = difflib.get_close_matches(right, declared.variables, 1, 0.8)
+        seen = declared.evidence(f"environment: {name}={shown_value(text, name, *near)}")
         having = sorted(
             (one for one in VARIABLES if right in VARIABLES[one] or right in RETIRED_NAMES[one]), key=release_key
         )
@@ -225,13 +228,12 @@ def read_at_all(declared: Declared) -> Iterator[Finding]:
             said = f"environment {name} does nothing: SGLang {version} does not know it any more ({having[-1]} did)"
             yield REMOVED.found(said, seen)
             continue
-        near = difflib.get_close_matches(right, declared.variables, 1, 0.8)
         hint = f"; did you mean {near[0]}?" if near else ""
         hint = f"; it comes with SGLang {having[0]}" if having else hint
         yield UNKNOWN_NAME.found(
             f"environment {name} does nothing: SGLang {version} has no variable of this name{hint}",
             seen,
-            f"{near[0]}={text}" if near and not having else "remove it",
+            f"{near[0]}={shown_value(text, name, near[0], hidden='…')}" if near and not having else "remove it",
         )
 
 
@@ -271,7 +273,7 @@ def former_name(declared: Declared) -> Iterator[Finding]:
             yield FORMER.found(
                 f"environment {name} is the former name of {formers[name]}",
                 declared.evidence(shown_variable(name, text)),
-                f"{formers[name]}={text}",
+                f"{formers[name]}={shown_value(text, name, formers[name], hidden='…')}",
             )
 
 
@@ -286,11 +288,15 @@ def old_prefix(declared: Declared) -> Iterator[Finding]:
             continue
         right = _registered(name)
         other = declared.variable(right)
-        also = "" if other in (None, text) else f"; it overrides {right}={other}, which is set too"
+        also = (
+            ""
+            if other in (None, text)
+            else f"; it overrides {right}={shown_value(other or '', right)}, which is set too"
+        )
         yield PREFIX.found(
             f"environment {name} has the old prefix: SGLang copies it to {right} and warns{also}",
             declared.evidence(shown_variable(name, text)),
-            f"{right}={text}",
+            f"{right}={shown_value(text, name, right, hidden='…')}",
         )
 
 
@@ -305,7 +311,8 @@ def readable(declared: Declared) -> Iterator[Finding]:
         expected = {"bool": "1 or 0", "int": "a whole number", "float": "a number", "json": "JSON or a file"}[kind]
         default = row.get("default")
         yield VALUE.found(
-            f"environment {name}: {text!r} is not {expected}; SGLang takes its default instead ({default})",
+            f"environment {name}: {shown_value(text, name)!r} is not {expected}; SGLang takes its default instead "
+            f"({default})",
             declared.evidence(shown_variable(name, text)),
         )
 
@@ -333,7 +340,8 @@ def true_everywhere(declared: Declared) -> Iterator[Finding]:
             continue
         number = "0" if text.lower() in _FALSE else "1"
         yield BOOLEAN.found(
-            f"environment {name}: {text!r} is taken for false where SGLang reads the variable directly",
+            f"environment {name}: {shown_value(text, name)!r} is taken for false where SGLang reads the variable "
+            "directly",
             declared.evidence(shown_variable(name, text)),
             f"{name}={number}",
         )

@@ -27,7 +27,9 @@ def _of(directory: Directory) -> str:
 
 
 def _unknown(kind: Kind, directory: Directory, error: CouldNotTell) -> Finding:
-    fix = "make this readable and run again (as root), or put the finding on the ignore list with the reason"
+    fix = (
+        error.fix or "make this readable and run again (as root), or put the finding on the ignore list with the reason"
+    )
     return Finding(kind.id, UNKNOWN, f"could not tell for {directory.path}: {kind.title}", str(error), fix)
 
 
@@ -152,7 +154,7 @@ def noexec(caches: Caches) -> Iterator[Finding]:
             yield NOEXEC.found(
                 f"{directory.path} ({_of(directory)}) is on a noexec mount: compiled kernels cannot be loaded from it",
                 mount.text,
-                f"mount -o remount,exec {shlex.quote(mount.point)} (and drop noexec from its line in /etc/fstab)",
+                f"`mount -o remount,exec {shlex.quote(mount.point)}`, and drop noexec from its line in /etc/fstab",
             )
 
 
@@ -179,12 +181,11 @@ def space(caches: Caches) -> Iterator[Finding]:
         if mount.point in seen:
             continue
         seen.add(mount.point)
-        clean = f"du -xsh {shlex.quote(directory.path)}/* | sort -h"
         if left.free_bytes < LITTLE_BYTES:
             yield SPACE.found(
                 f"{mount.point} has {left.free_bytes / GIB:.1f} GiB left for the caches in {directory.path}",
                 f"{left.free_bytes} of {left.total_bytes} bytes free; {LITTLE_BYTES // GIB} GiB are advised",
-                f"see what fills it: {clean}",
+                f"see what fills it: `du -xh --max-depth=2 {shlex.quote(mount.point)} | sort -h | tail`",
                 ERROR if left.free_bytes < TOO_LITTLE_BYTES else WARNING,
             )
         # Some file systems make inodes as they need them and count none.
@@ -192,7 +193,7 @@ def space(caches: Caches) -> Iterator[Finding]:
             yield SPACE.found(
                 f"{mount.point} has {left.free_inodes} inodes left: a cache is very many small files",
                 f"{left.free_inodes} of {left.total_inodes} inodes free",
-                f"see where they went: du -x --inodes -d2 {shlex.quote(mount.point)} | sort -n | tail",
+                f"see where they went: `du -x --inodes -d2 {shlex.quote(mount.point)} | sort -n | tail`",
                 WARNING,
             )
 
@@ -351,7 +352,7 @@ def stale_lock(caches: Caches) -> Iterator[Finding]:
                 STALE.id,
                 UNKNOWN,
                 f"{directory.path} has more in it than could be looked through in time",
-                "the walk was cut short, so a stale lock file may be there",
+                f"a stale lock file may be there: {contents.stopped or 'the walk was cut short'}",
                 f"find {shlex.quote(directory.path)} -name lock",
             )
         for lock in contents.locks:
@@ -480,7 +481,7 @@ def shared_cold(caches: Caches) -> Iterator[Finding]:
                 "server first, then start the others",
                 f"no compiled kernels in {directory.path}",
                 "sglang_server_start_throttle: 1 for the first start; on the host: "
-                f"systemctl start sglang-{first}.service, and the others when it is ready",
+                f"`systemctl start sglang-{first}.service`, and the others when it is ready",
             )
 
 

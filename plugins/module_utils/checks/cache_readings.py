@@ -10,7 +10,7 @@ import functools
 import os
 import posixpath
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,8 +18,9 @@ from .. import spec
 from ..server_args import canonical
 from ..server_flags import KINDS
 from . import file_systems, lock_holders
-from .cache_directories import CACHES, CacheDirectory, CacheRelease, Place, cache_release_for
+from .cache_directories import BY_EXISTENCE, CACHES, CacheDirectory, CacheRelease, Place, cache_release_for
 from .file_systems import Identity, Mount, Space
+from .instance_shape import NOT_CUDA, instances_of
 from .lock_holders import Lock
 from .plain import plain
 from .reading import CouldNotTell, Reader, Reading, Unknown, gather
@@ -28,8 +29,10 @@ NATIVE = "native"
 CONTAINER_HOME = "/root"
 # A cache may hold very many files; what a walk has not seen by then is said to be unknown.
 WALK_ENTRIES = 200_000
-WALK_S = 1.2
-LIMIT_S = 2.2
+WALK_S = 0.8
+LIMIT_S = 1.8
+# Lock files of each kind that are looked at one by one.
+LOCKS = 500
 NOT_READ = Unknown("it was not read")
 
 
@@ -90,7 +93,7 @@ class Contents:
 
     `compiled` counts the files of compiled kernels that this release can use, `compiled_for_others` those in a folder
     of another release. `foreign` are directories inside that the service user may not write to. `complete` is false
-    where the walk was cut short.
+    where the walk was cut short; `stopped` then says by what.
     """
 
     compiled: int = 0
@@ -98,6 +101,7 @@ class Contents:
     foreign: tuple[str, ...] = ()
     locks: tuple[Lock, ...] = ()
     complete: bool = True
+    stopped: str = ""
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,7 @@ def server_of(instance: Mapping[str, Any]) -> Server:
             or (desired.get("start") or {}).get("deadline_s", spec.DEFAULTS["start_deadline_s"])
         ),
         deep_gemm=_uses_deep_gemm(instance),
-        compiles=canonical(instance.get("arguments") or {}).get("device") != "cpu",
+        compiles=canonical(instance.get("arguments") or {}).get("device", instance.get("device")) not in NOT_CUDA,
     )
 
 
@@ -201,7 +205,7 @@ def _text(value: Any) -> str:
 def _whole(value: Any) -> int | None:
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError):
         return None
 
 
@@ -368,8 +372,9 @@ def read_directory(
     probe = file_systems.nearest_existing(path)
     exists = probe == path
     who = _try(lambda: file_systems.identity_of(directory.user))
-    # Before the first deployment neither the user nor the directory is there: the roles make both.
-    refusal = "" if not exists and isinstance(who, Unknown) and not file_systems.user_exists(directory.user) else None
+    # Before the first deployment the user is not there: the roles make it, and give it their directories.
+    to_be_made = not exists or _below(directory.path, spec.CACHE_DIR)
+    refusal = "" if to_be_made and isinstance(who, Unknown) and not file_systems.user_exists(directory.user) else None
     contents: Reading[Contents] = Contents()
     if exists and directory.kernels:
         contents = _try(lambda: walk(directory, who, tops, flashinfer))
@@ -393,7 +398,7 @@ def _try(read: Any) -> Any:
     try:
         return read()
     except CouldNotTell as error:
-        return Unknown(str(error))
+        return Unknown(str(error), error.fix)
     except OSError as error:
         return Unknown(str(error))
 
@@ -409,41 +414,59 @@ def walk(
     by_version = bool(flashinfer) and directory.caches == ("flashinfer",)
     compiled = others = seen = 0
     foreign: list[str] = []
-    locks: list[Lock] = []
+    locks: dict[str, list[Lock]] = {}
     until = time.monotonic() + WALK_S
-    stack = [(directory.path, "")]
-    complete = True
+    stopped = ""
+    for entry, version in _entries(directory.path, tops):
+        if isinstance(entry, str):
+            stopped = stopped or f"{entry} may not be listed"
+            continue
+        seen += 1
+        if seen > WALK_ENTRIES or time.monotonic() > until:
+            stopped = f"counting stopped after {seen - 1} files ({WALK_S:g} s and {WALK_ENTRIES} files at most)"
+            break
+        if entry.is_dir(follow_symlinks=False):
+            if not isinstance(who, Unknown) and not _writable_by(entry, who):
+                foreign.append(entry.path)
+        elif entry.name.endswith(endings):
+            if by_version and version not in flashinfer:
+                others += 1
+            else:
+                compiled += 1
+        else:
+            kind = lock_holders.kind_of(entry.name)
+            of_kind = locks.setdefault(kind, []) if kind else []
+            lock = _lock_of(entry) if kind and len(of_kind) < LOCKS else None
+            if lock is not None:
+                of_kind.append(lock)
+            elif kind == BY_EXISTENCE and len(of_kind) >= LOCKS:
+                stopped = stopped or f"more than {LOCKS} lock files were not looked at"
+    found = tuple(lock for of_kind in locks.values() for lock in of_kind)
+    return Contents(compiled, others, tuple(foreign), found, not stopped, stopped)
+
+
+def _entries(top: str, tops: set[str]) -> Iterator[tuple[os.DirEntry[str] | str, str]]:
+    """Everything below a directory but what is a cache of its own, with the directory below `top` that it lies in.
+
+    A path in the place of an entry is one that may not be listed.
+    """
+    stack = [(top, "")]
     while stack:
         path, version = stack.pop()
         try:
-            entries = list(os.scandir(path))
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if entry.path in tops:
+                            continue
+                        stack.append((entry.path, version or entry.name))
+                    yield entry, version
         except FileNotFoundError:
             continue
         except PermissionError:
-            if path == directory.path:
+            if path == top:
                 raise CouldNotTell(f"{path} may not be listed") from None
-            complete = False
-            continue
-        for entry in entries:
-            seen += 1
-            if seen > WALK_ENTRIES or time.monotonic() > until:
-                return Contents(compiled, others, tuple(foreign), tuple(locks), complete=False)
-            if entry.is_dir(follow_symlinks=False):
-                if entry.path in tops:
-                    continue
-                stack.append((entry.path, version or entry.name))
-                if not isinstance(who, Unknown) and not _writable_by(entry, who):
-                    foreign.append(entry.path)
-            elif entry.name.endswith(endings):
-                if by_version and version not in flashinfer:
-                    others += 1
-                else:
-                    compiled += 1
-            else:
-                lock = _lock_of(entry)
-                if lock is not None:
-                    locks.append(lock)
-    return Contents(compiled, others, tuple(foreign), tuple(locks), complete)
+            yield path, version
 
 
 def _named(names: Sequence[str]) -> list[CacheDirectory]:
@@ -499,5 +522,5 @@ def examine_caches(params: Mapping[str, Any]) -> dict[str, Any]:
     from . import cache_checks
     from .check import as_dicts, run_checks
 
-    caches = read_caches(params.get("instances") or ())
+    caches = read_caches(instances_of(params.get("instances")))
     return {"readings": caches.as_dict(), "findings": as_dicts(run_checks(cache_checks.CHECKS, caches))}

@@ -42,7 +42,7 @@ MIG = Kind(
     ERROR,
     "a card declared whole is divided by MIG",
     "CUDA gives the server the first MIG device alone, a part of the memory, and NCCL does not join MIG devices.",
-    "declare the MIG devices by UUID (nvidia-smi -L), or switch MIG off",
+    "declare the MIG devices by UUID (`nvidia-smi -L`), or switch MIG off",
     "NVIDIA's MIG user guide",
 )
 PERSISTENCE = Kind(
@@ -51,7 +51,7 @@ PERSISTENCE = Kind(
     "persistence mode is off",
     "Without a client the driver shuts the card down: each start waits for its initialisation, and settings such as "
     "clocks and power limits are lost.",
-    "systemctl enable --now nvidia-persistenced, or: nvidia-smi -pm 1",
+    "`systemctl enable --now nvidia-persistenced`; or, until the next boot, `nvidia-smi -pm 1`",
     "NVIDIA's driver persistence guide",
 )
 ECC = Kind(
@@ -59,7 +59,7 @@ ECC = Kind(
     ERROR,
     "a card has uncorrectable memory errors",
     "What the card computes may be wrong, and the program that meets the error is ended.",
-    "drain the host, then: nvidia-smi --gpu-reset -i CARD; if it comes again, have the card looked at",
+    "drain the host, then: `nvidia-smi --gpu-reset -i CARD`; if it comes again, have the card looked at",
     "NVML: volatile uncorrectable ECC errors",
 )
 REMAP = Kind(
@@ -67,7 +67,7 @@ REMAP = Kind(
     WARNING,
     "a card waits for a reset to replace faulty memory",
     "Rows or pages that failed are replaced at the next reset and not before.",
-    "drain the host, then: nvidia-smi --gpu-reset -i CARD",
+    "drain the host, then: `nvidia-smi --gpu-reset -i CARD`",
     "NVML: remapped rows and retired pages",
 )
 XID = Kind(
@@ -108,7 +108,7 @@ def _each(
         reasons = [value.reason for value in (getattr(card, name) for name in fields) if isinstance(value, Unknown)]
         if reasons:
             summary = f"could not tell of card {card.index}: {kind.title}"
-            yield Finding(kind.id, UNKNOWN, summary, "; ".join(reasons), "see nvidia-smi -q")
+            yield Finding(kind.id, UNKNOWN, summary, "; ".join(reasons), "see `nvidia-smi -q`")
 
 
 @check(DECLARED)
@@ -128,7 +128,7 @@ def declared_cards(readings: HostReadings) -> Iterable[Finding]:
             yield DECLARED.found(
                 f"instance '{wanted.name}' declares {', '.join(missing)}, which this host does not have",
                 "the host has " + ("; ".join(_shown(card) for card in listed) or "no card"),
-                f"declare cards of this host for '{wanted.name}': nvidia-smi -L prints them",
+                f"declare cards of this host for '{wanted.name}'; `nvidia-smi -L` prints them",
             )
 
 
@@ -147,7 +147,7 @@ def _listed(readings: HostReadings) -> tuple[ListedCard, ...]:
         return readings.listed
     gpus = readings.gpus
     if isinstance(gpus, Unknown) or not gpus.cards or any(card.mig for card in gpus.cards):
-        raise CouldNotTell(readings.listed.reason)
+        raise CouldNotTell(readings.listed.reason, readings.listed.fix)
     return tuple(ListedCard(card.index, card.name, card.uuid) for card in gpus.cards)
 
 
@@ -170,7 +170,7 @@ def lost_cards(readings: HostReadings) -> Iterable[Finding]:
         yield LOST.found(
             f"{len(pci_cards(pci))} NVIDIA cards are on the PCI bus and the driver shows {len(gpus.cards)}",
             f"not shown by the driver: {', '.join(without) or 'not told'} (one may be given to a virtual machine)",
-            "dmesg | grep -i nvrm says why; reboot, or put the host on the ignore list where it is on purpose",
+            "`dmesg | grep -i nvrm` says why; reboot, or put the host on the ignore list where it is on purpose",
             severity=WARNING,
         )
 
@@ -202,13 +202,13 @@ def mig_mode(readings: HostReadings) -> Iterable[Finding]:
                 return MIG.found(
                     f"instance '{wanted.name}' declares card {card.index} as a whole, and it is divided by MIG",
                     f"{card.text()}: MIG mode enabled",
-                    f"declare MIG-… UUIDs (nvidia-smi -L), or drain and: nvidia-smi -i {card.index} -mig 0",
+                    f"declare MIG-… UUIDs (`nvidia-smi -L`), or drain and: `nvidia-smi -i {card.index} -mig 0`",
                 )
         if isinstance(card.mig, bool) and isinstance(card.mig_pending, bool) and card.mig != card.mig_pending:
             return MIG.found(
                 f"the MIG mode of card {card.index} changes at its next reset",
                 f"{card.text()}: now {_on(card.mig)}, pending {_on(card.mig_pending)}",
-                f"drain the host, then: nvidia-smi --gpu-reset -i {card.index}",
+                f"drain the host, then: `nvidia-smi --gpu-reset -i {card.index}`",
                 severity=WARNING,
             )
         return None
@@ -259,7 +259,8 @@ def ecc_errors(readings: HostReadings) -> Iterable[Finding]:
         return ECC.found(
             f"card {card.index} met {card.uncorrectable_volatile} uncorrectable memory errors since the driver came up",
             f"{card.text()}: volatile uncorrectable ECC errors {card.uncorrectable_volatile}",
-            f"drain the host, then: nvidia-smi --gpu-reset -i {card.index}; if it comes again, have the card looked at",
+            f"drain the host, then: `nvidia-smi --gpu-reset -i {card.index}`; if it comes again, have the card looked "
+            "at",
         )
 
     yield from _each(_every_card(readings), ("uncorrectable_volatile",), judge, ECC)
@@ -285,7 +286,7 @@ def reset_pending(readings: HostReadings) -> Iterable[Finding]:
             return REMAP.found(
                 f"card {card.index} waits for a reset",
                 f"{card.text()}: {', '.join(waiting) or 'recovery'} pending{asked}",
-                f"drain the host, then: nvidia-smi --gpu-reset -i {card.index}",
+                f"drain the host, then: `nvidia-smi --gpu-reset -i {card.index}`",
                 severity=ERROR if card.recovery_action else WARNING,
             )
         return None
@@ -343,7 +344,7 @@ def _xid_finding(readings: HostReadings, name: str, bus: str, events: list[Xid])
     index = str(card.index) if card else "CARD"
     fix = "see the server's log of that time; a card that meets it with other programs too wants a look"
     if meaning.action in (RESET_LATER, *SERIOUS):
-        fix = f"drain the host, then: nvidia-smi --gpu-reset -i {index}; if it comes again, have the card looked at"
+        fix = f"drain the host, then: `nvidia-smi --gpu-reset -i {index}`; if it comes again, have the card looked at"
     if newest.switch:
         fix = "drain the host and reboot it; if it comes again, have the board looked at"
     elif meaning.action == REBOOT:

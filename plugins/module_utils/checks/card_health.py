@@ -25,9 +25,9 @@ Said = Reading[Union[T, None]]
 
 NOT_READ = Unknown("it was not read")
 _UNCORRECTED, _VOLATILE = 1, 0
-# nvmlGpuFabricState_t
 # Shorter than the limit of the reading, so that a command that hangs is ended and not left behind.
-SMI_LIMIT_S = 2.1
+SMI_LIMIT_S = 1.5
+# nvmlGpuFabricState_t
 _FABRIC_STATES = {0: "N/A", 1: "Not Started", 2: "In Progress", 3: "Completed"}
 # nvmlDeviceGpuRecoveryAction_t
 _RECOVERY_ACTIONS = {

@@ -58,7 +58,7 @@ class Check(Generic[R]):
         try:
             found.extend(self.look(readings))
         except CouldNotTell as error:
-            found.append(self._unknown(f"could not tell: {self.kinds[0].title}", str(error)))
+            found.append(self._unknown(f"could not tell: {self.kinds[0].title}", str(error), error.fix))
         except Exception as error:
             # A reading that nobody thought of is no reason to lose all the other findings of the host.
             what = f"{self.name} broke on what it read: {type(error).__name__}: {error}"
@@ -67,8 +67,8 @@ class Check(Generic[R]):
             found.append(self.kinds[0].fine(f"not found: {self.kinds[0].title}"))
         return found
 
-    def _unknown(self, summary: str, reason: str) -> Finding:
-        fix = "make this readable and run again, or put the finding on the ignore list with the reason"
+    def _unknown(self, summary: str, reason: str, fix: str = "") -> Finding:
+        fix = fix or "make this readable and run again, or put the finding on the ignore list with the reason"
         return Finding(self.kinds[0].id, UNKNOWN, summary, reason, fix)
 
 

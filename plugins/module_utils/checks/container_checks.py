@@ -29,8 +29,8 @@ from .reading import CouldNotTell, Unknown, known
 
 GENERATE = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 INSTALL_TOOLKIT = (
-    "apt-get install nvidia-container-toolkit (Debian, Ubuntu) or dnf install nvidia-container-toolkit (RHEL), from "
-    "NVIDIA's own repository"
+    "`apt-get install nvidia-container-toolkit` (Debian, Ubuntu) or `dnf install nvidia-container-toolkit` (RHEL), "
+    "from NVIDIA's own repository"
 )
 
 RUNTIME_MISSING = Kind(
@@ -38,7 +38,7 @@ RUNTIME_MISSING = Kind(
     ERROR,
     "the container engine of a declared instance is not there",
     "The instance's unit cannot start its container.",
-    "install it: apt-get install podman, or dnf install podman; docker as its makers describe",
+    "install it: `apt-get install podman`, or `dnf install podman`; docker as its makers describe",
     "the program is looked for on the PATH",
 )
 
@@ -54,8 +54,8 @@ def runtime_missing(containers: Containers) -> Iterator[Finding]:
             yield RUNTIME_MISSING.found(
                 f"{engine.name} is not installed, and {_named(containers, engine.name)} need it",
                 f"no program {engine.name} on the PATH",
-                f"apt-get install {'docker.io' if engine.name == DOCKER else PODMAN} (Debian, Ubuntu), or dnf install "
-                f"{'docker-ce' if engine.name == DOCKER else PODMAN}",
+                f"`apt-get install {'docker.io' if engine.name == DOCKER else PODMAN}` (Debian, Ubuntu), or "
+                f"`dnf install {'docker-ce' if engine.name == DOCKER else PODMAN}`",
             )
 
 
@@ -79,7 +79,7 @@ def daemon_unreachable(containers: Containers) -> Iterator[Finding]:
             docker.problem,
             "run the preflight with become: true"
             if denied
-            else "systemctl start docker.service; journalctl -u docker.service -n 50",
+            else "`systemctl start docker.service`; why it does not run: `journalctl -u docker.service -n 50`",
         )
 
 
@@ -231,7 +231,7 @@ CDI_VERSION = Kind(
     "the engine does not know this version of a CDI specification",
     "It skips the whole file and says that the device is unresolvable; only its debug log has the reason (an unknown "
     "field, an unknown version).",
-    f"write one that it knows: {GENERATE} {WITHOUT_GIDS}",
+    f"write one that it knows: `{GENERATE} {WITHOUT_GIDS}`",
     "container_versions.py: UNDERSTANDS; the format's own loader refuses unknown fields",
 )
 
@@ -260,7 +260,7 @@ CDI_MISSING = Kind(
     ERROR,
     "there is no CDI specification of the cards",
     "podman has no other way to give a card to a container.",
-    f"write it: {GENERATE}",
+    f"write it: `{GENERATE}`",
     "podman-run(1), --device; NVIDIA's CDI documentation",
 )
 
@@ -276,7 +276,7 @@ def cdi_missing(containers: Containers) -> Iterator[Finding]:
         yield CDI_MISSING.found(
             f"no CDI specification names {KIND_OF_CARDS}, and {', '.join(wanting)} need cards",
             f"looked in {' and '.join(known(containers.cdi).directories)}",
-            f"{GENERATE} (or systemctl start nvidia-cdi-refresh.service, toolkit 1.18 and newer)",
+            f"`{GENERATE}`; or, with toolkit 1.18 and newer, `systemctl start nvidia-cdi-refresh.service`",
         )
 
 
@@ -285,7 +285,7 @@ CDI_UNREADABLE = Kind(
     ERROR,
     "a CDI specification cannot be read",
     "An engine skips what it cannot read, and says that the device is unresolvable.",
-    f"write it anew: {GENERATE}",
+    f"write it anew: `{GENERATE}`",
     "the format's own loader",
 )
 
@@ -315,7 +315,7 @@ CDI_PATHS = Kind(
     ERROR,
     "a CDI specification names files that are not there",
     "It was written for another driver or other cards. The container does not start, or starts without a library.",
-    f"write it anew: {GENERATE}",
+    f"write it anew: `{GENERATE}`",
     "every hostPath and device node of the specification is looked for",
 )
 
@@ -336,7 +336,7 @@ CDI_DRIVER = Kind(
     ERROR,
     "a CDI specification is of another driver than the one that runs",
     "The libraries in the container do not fit the kernel's module: NVML says driver/library version mismatch.",
-    f"write it anew: {GENERATE}",
+    f"write it anew: `{GENERATE}`",
     "the release in the names of the driver's libraries, against /proc/driver/nvidia/version",
 )
 
@@ -362,7 +362,7 @@ CDI_DEVICES = Kind(
     "a CDI specification names other cards than the host has",
     "A card that it does not name cannot be given to a container; one that is gone keeps every container that asks for "
     "all cards from starting.",
-    f"write it anew: {GENERATE}",
+    f"write it anew: `{GENERATE}`",
     "the UUIDs in the specification, against nvidia-smi -L",
 )
 
@@ -524,7 +524,7 @@ def judge_container(container: Running) -> Finding | None:
             f"container {container.name} has lost its devices through a reload: it must be recreated in a drained "
             "restart, after which the cause is removed",
             "; ".join(evidence),
-            f"ansible-playbook serving.sglang.rollout, which drains and recreates {container.name}; then give the "
+            f"`ansible-playbook serving.sglang.rollout`, which drains and recreates {container.name}; then give the "
             "cards as CDI devices (--device nvidia.com/gpu=all) so that the unit names them",
         )
     if not has:
@@ -541,7 +541,7 @@ LINKS = Kind(
     "/dev/char has no links to NVIDIA's devices",
     "systemd looks devices up there. runc of some releases gives a container its cards by these names, and without the "
     "links loses them at a daemon-reload.",
-    "nvidia-ctk system create-dev-char-symlinks --create-all, and a udev rule that runs it at each boot",
+    "`nvidia-ctk system create-dev-char-symlinks --create-all`, and a udev rule that runs it at each boot",
     "NVIDIA/nvidia-container-toolkit#48",
 )
 
@@ -555,9 +555,9 @@ def char_links_missing(containers: Containers) -> Iterator[Finding]:
         yield LINKS.found(
             f"/dev/char has no link to {len(missing)} of NVIDIA's devices",
             ", ".join(missing),
-            'nvidia-ctk system create-dev-char-symlinks --create-all; echo \'ACTION=="add", DEVPATH=="/bus/pci/drivers/'
-            'nvidia", RUN+="/usr/bin/nvidia-ctk system create-dev-char-symlinks --create-all"\' '
-            "> /etc/udev/rules.d/71-nvidia-dev-char.rules",
+            'nvidia-ctk system create-dev-char-symlinks --create-all && echo \'ACTION=="add", '
+            'DEVPATH=="/bus/pci/drivers/nvidia", RUN+="/usr/bin/nvidia-ctk system create-dev-char-symlinks '
+            "--create-all\"' > /etc/udev/rules.d/71-nvidia-dev-char.rules",
         )
 
 
@@ -566,7 +566,7 @@ LIVE_RESTORE = Kind(
     WARNING,
     "containers end when docker's daemon is restarted",
     "An upgrade of docker by the system then ends every server of the host, without a drain.",
-    '"live-restore": true in /etc/docker/daemon.json, then systemctl reload docker',
+    '"live-restore": true in /etc/docker/daemon.json, then `systemctl reload docker`',
     "docker's documentation of live-restore",
 )
 

@@ -65,7 +65,7 @@ def judge_shm(server: ContainerServer, default_bytes: int = DEFAULT_SHM_BYTES) -
             yield NO_EFFECT.found(
                 f"shm_size {server.shm_size} of {server.name} has no effect: with ipc: host it has the host's /dev/shm",
                 f"ipc: host, shm_size: {server.shm_size}",
-                "leave shm_size out; the size of the host's is set by: mount -o remount,size=… /dev/shm",
+                "leave shm_size out; the size of the host's is set by: `mount -o remount,size=32G /dev/shm`",
             )
         return
     if server.ipc.startswith("container:"):

@@ -22,15 +22,16 @@ from typing import Any
 from ..server_args import canonical
 from . import cdi_readings
 from .cdi_readings import Cdi
+from .instance_shape import NOT_CUDA, instances_of
 from .plain import plain
 from .reading import CouldNotTell, Output, Reader, Reading, Unknown, gather, known, read_first, run_command
 
 DOCKER, PODMAN = "docker", "podman"
 ENGINES = (DOCKER, PODMAN)
 # A whole preflight of a host takes at most 3 s: what is asked in a row shares the time.
-COMMAND_S = 2.0
+COMMAND_S = 1.5
 IN_A_ROW_S = 0.7
-LIMIT_S = 2.2
+LIMIT_S = 1.8
 NOT_ASKED = Unknown("no declared runtime needs it, so it was not read")
 NVIDIA_MAJOR = 195
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
@@ -189,7 +190,7 @@ def _server(instance: Mapping[str, Any]) -> ContainerServer:
         init=bool(instance.get("init")),
         privileged=bool(instance.get("privileged")),
         userns=str(instance.get("userns") or ""),
-        needs_cards=arguments.get("device") != "cpu",
+        needs_cards=arguments.get("device", instance.get("device")) not in NOT_CUDA,
         user=str(user or "root"),
     )
 
@@ -197,7 +198,7 @@ def _server(instance: Mapping[str, Any]) -> ContainerServer:
 def _whole(value: Any, otherwise: int) -> int:
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError):
         return otherwise
 
 
@@ -543,7 +544,7 @@ def read_containers(
         "cdi": Reader(cdi_readings.read_cdi, LIMIT_S),
         "cards": Reader(read_cards, LIMIT_S),
         "driver": Reader(read_driver, LIMIT_S),
-        "running": Reader(functools.partial(read_running, engines, rules_before or {}), LIMIT_S + 0.2),
+        "running": Reader(functools.partial(read_running, engines, rules_before or {}), LIMIT_S),
     }
     if DOCKER in engines:
         readers[DOCKER] = Reader(read_docker, LIMIT_S)
@@ -572,13 +573,20 @@ def _engine(name: str, read: Any) -> Engine:
     return known(read)  # type: ignore[no-any-return]
 
 
+def _rules_before(given: Any) -> dict[str, Sequence[str]]:
+    if not isinstance(given, Mapping):
+        return {}
+    return {str(name): tuple(map(str, rules)) for name, rules in given.items() if isinstance(rules, (list, tuple))}
+
+
 def examine(params: Mapping[str, Any]) -> dict[str, Any]:
     """The container side of a host: what was read, and what follows from it."""
     # The checks import the readings.
     from . import container_checks
     from .check import as_dicts, run_checks
 
-    containers = read_containers(params.get("instances") or (), params.get("device_rules_before"))
+    before = params.get("device_rules_before")
+    containers = read_containers(instances_of(params.get("instances")), _rules_before(before))
     if not containers.servers:
         finding = container_checks.RUNTIME_MISSING.fine("no container runtime is declared")
         return {"readings": containers.as_dict(), "findings": as_dicts([finding])}

@@ -65,9 +65,10 @@ PAIRS: tuple[Pair, ...] = (
         (5, 1),
         "writes CDI specifications of version 0.7.0, which this podman does not know; it says that the device is "
         "unresolvable, although nvidia-ctk lists it",
-        "install nvidia-container-toolkit 1.19.0 (apt-get install --allow-downgrades nvidia-container-toolkit=1.19.0-1 "
-        "nvidia-container-toolkit-base=1.19.0-1) or podman 5.x; or write a specification that it knows: nvidia-ctk cdi "
-        f"generate {WITHOUT_GIDS} --output=/etc/cdi/nvidia.yaml, with NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS="
+        "install nvidia-container-toolkit 1.19.0 (`apt-get install --allow-downgrades "
+        "nvidia-container-toolkit=1.19.0-1 nvidia-container-toolkit-base=1.19.0-1`) or podman 5.x; or write a "
+        "specification that it knows: `nvidia-ctk cdi "
+        f"generate {WITHOUT_GIDS} --output=/etc/cdi/nvidia.yaml`, with NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS="
         "no-additional-gids-for-device-nodes in /etc/nvidia-container-toolkit/nvidia-cdi-refresh.env",
         "NVIDIA/nvidia-container-toolkit#1940, #1860",
         cdi_version=(0, 7, 0),

@@ -43,7 +43,7 @@ def cuda_root(readings: Toolchain) -> Iterator[Finding]:
     """What CUDA_HOME or CUDA_PATH name."""
     root = readings.root
     if not _configured(root):
-        yield kinds.ROOT.fine(f"neither CUDA_HOME nor CUDA_PATH is set: {root.path} is taken, by {root.origin}")
+        yield kinds.ROOT.fine(f"neither CUDA_HOME nor CUDA_PATH is set: {_where(root)} is taken")
     elif root.state == DIRECTORY:
         yield kinds.ROOT.fine(f"{root.origin} is a directory", f"{root.origin}={root.path}")
     elif ":" in root.path:
@@ -75,7 +75,7 @@ def nvcc_there(readings: Toolchain) -> Iterator[Finding]:
         wheel = _wheel_path(readings.wheels, "nvcc")
         beside = f"; there is one at {wheel}, which nothing points to" if wheel else ""
         yield kinds.NVCC.found(
-            f"there is no nvcc where SGLang looks for it ({root.path}, by {root.origin}){beside}",
+            f"there is no nvcc where SGLang looks for it ({_where(root)}){beside}",
             f"{root.path}/bin/nvcc: not there{_others(readings)}" + (f"; {wheel} is there" if wheel else ""),
             root_fix(readings),
         )
@@ -261,7 +261,8 @@ def host_compiler_of_nvcc(readings: Toolchain) -> Iterator[Finding]:
         yield kinds.HOST_COMPILER.found(
             f"GCC {major} is newer than nvcc accepts, which is {newest}",
             evidence,
-            f"install g++-{newest} and set CXX: g++-{newest} and CC: gcc-{newest} in the environment of the instance",
+            f"install g++-{newest}, and set CXX to g++-{newest} and CC to gcc-{newest} in the environment of the "
+            "instance",
         )
     else:
         yield kinds.HOST_COMPILER.fine(f"nvcc accepts GCC {major}", evidence)
@@ -295,6 +296,10 @@ def driver_of_torch(readings: Toolchain) -> Iterator[Finding]:
 
 def _configured(root: CudaRoot) -> bool:
     return root.origin in ("CUDA_HOME", "CUDA_PATH")
+
+
+def _where(root: CudaRoot) -> str:
+    return root.path if root.path == root.origin else f"{root.path}, by {root.origin}"
 
 
 def _root_is_wrong(root: CudaRoot) -> bool:

@@ -14,6 +14,7 @@ from .check import Check, Kind, check
 from .toolchain_readings import Toolchain
 
 ON_CPU = "not asked: the server runs on the CPU"
+UNREADABLE = "not asked: the arguments of the server cannot be read, so nobody knows what it runs on"
 Look = Callable[[Toolchain], Iterable[Finding]]
 
 
@@ -23,7 +24,9 @@ def cuda_check(*found: Kind) -> Callable[[Look], Check[Toolchain]]:
     def made(look: Look) -> Check[Toolchain]:
         @functools.wraps(look)
         def looked(readings: Toolchain) -> Iterable[Finding]:
-            return look(readings) if readings.uses_cuda else [kind.fine(ON_CPU) for kind in found]
+            if readings.uses_cuda:
+                return look(readings)
+            return [kind.fine(ON_CPU if readings.device == "cpu" else UNREADABLE) for kind in found]
 
         return check(*found)(looked)
 

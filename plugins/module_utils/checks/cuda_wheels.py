@@ -178,9 +178,10 @@ def header_release(include: str) -> str | None:
     return None
 
 
-def find_cuda_wheels(site_packages: Sequence[str]) -> CudaWheels:
+def find_cuda_wheels(site_packages: Sequence[str], by_headers: bool = True) -> CudaWheels:
     """Look for the parts below `nvidia` in these directories; one that does not exist has none.
 
+    Without `by_headers` headers that name no release are taken to be of the release of their wheel.
     Raises CouldNotTell when a directory is there and cannot be listed.
     """
     parts: list[CudaPart] = []
@@ -190,13 +191,13 @@ def find_cuda_wheels(site_packages: Sequence[str]) -> CudaWheels:
             for name, marks, distribution in _MARKS:
                 path = _first_match(root, marks)
                 if path:
-                    parts.append(_part(name, root, path, distribution, versions))
+                    parts.append(_part(name, root, path, distribution, versions, by_headers))
     # Stable: among parts of one release the first directory of the path wins, as it does for the interpreter.
     parts.sort(key=lambda part: _version_key(part.version or part.release), reverse=True)
     return CudaWheels(tuple(site_packages), tuple(parts))
 
 
-def _part(name: str, root: str, path: str, distribution: str, versions: dict[str, str]) -> CudaPart:
+def _part(name: str, root: str, path: str, distribution: str, versions: dict[str, str], by_headers: bool) -> CudaPart:
     # Before CUDA 13 the name of a distribution ends in its major release: nvidia-cuda-runtime-cu12.
     candidates = [distribution]
     if os.path.basename(root) != "cu13":
@@ -205,7 +206,11 @@ def _part(name: str, root: str, path: str, distribution: str, versions: dict[str
     version = versions.get(owner, "")
     release = release_of_version(version)
     if name == RUNTIME:
-        release = header_release(os.path.dirname(path)) or release
+        try:
+            release = header_release(os.path.dirname(path)) or release
+        except CouldNotTell:
+            if by_headers or not release:
+                raise
     return CudaPart(name, root, path, owner or distribution, version, release)
 
 

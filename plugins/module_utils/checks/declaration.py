@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from .. import spec
@@ -19,6 +21,10 @@ from ..releases import RELEASES
 from ..spec_options import instance_options, shared_options
 from . import args_area
 from .check import Kind
+from .instance_shape import DEVICE_UNKNOWN, instances_of
+from .model_reach import homes_hidden, why_unreadable
+from .plain import kind_of
+from .reading import CouldNotTell, Reader, Unknown, gather
 
 # From options as a module declares them and values to the values in their types, and what is wrong with them.
 Validate = Callable[[Mapping[str, Any], Mapping[str, Any]], "tuple[dict[str, Any], list[str]]"]
@@ -47,6 +53,23 @@ MODEL_MISSING = Kind(
     "put the model there, mount its file system, or correct model of the instance",
     "SGLang, utils.hf_transformers_utils",
 )
+MODEL_UNREADABLE = Kind(
+    "declaration.model_unreadable",
+    ERROR,
+    "the service cannot read the model",
+    "root sees the model, the service does not: its user may not pass a folder or read a file, or its unit hides the "
+    "place. The server ends with PermissionError, or takes the path for a hub id.",
+    "put the model where every user can read it, as /srv/models",
+    "systemd.exec(5): User=, ProtectHome=, PrivateTmp=",
+)
+UNKNOWN_VARIABLE = Kind(
+    "declaration.unknown_variable",
+    WARNING,
+    "a variable of the role does not exist",
+    "Ansible passes over variables that no role asks for: what it was to set has its default.",
+    "correct the name of the variable in the inventory",
+    "roles/sglang_server/meta/argument_specs.yml",
+)
 NOTHING_DECLARED = Kind(
     "declaration.nothing",
     WARNING,
@@ -55,7 +78,7 @@ NOTHING_DECLARED = Kind(
     "declare sglang_server_instances for the host",
     "",
 )
-DECLARATION_KINDS = (REFUSED, DOUBTFUL, MODEL_MISSING, NOTHING_DECLARED)
+DECLARATION_KINDS = (REFUSED, DOUBTFUL, MODEL_MISSING, MODEL_UNREADABLE, UNKNOWN_VARIABLE, NOTHING_DECLARED)
 
 # What rules that take typed values raise on others.
 WRONG_SHAPE = (TypeError, ValueError, AttributeError, KeyError, ArithmeticError)
@@ -95,76 +118,109 @@ def read_declaration(
     read = Declaration()
     if not isinstance(instances, list) or not isinstance(defaults, Mapping):
         wrong = "sglang_server_instances is no list" if not isinstance(instances, list) else "defaults is no mapping"
-        read.add(REFUSED.found(wrong, f"it is {type(instances).__name__}", "declare a list with one entry an instance"))
+        read.add(
+            REFUSED.found(
+                wrong,
+                f"it is {kind_of(instances if wrong.startswith('sglang') else defaults)}",
+                "declare a list with one entry an instance",
+            )
+        )
         return read
     if not instances:
         read.add(NOTHING_DECLARED.found("no instance is declared for the host", "sglang_server_instances is empty"))
         return read
-    shared, wrong_defaults = _typed(defaults, shared_options(), validate)
+    shared, wrong_defaults, wrong_keys = _typed(defaults, shared_options(), validate)
     for text in wrong_defaults:
         read.add(REFUSED.found(f"what holds for all instances: {text}", "sglang_server_* of the host"))
     usable: list[dict[str, Any]] = []
     for position, given in enumerate(instances):
         if not isinstance(given, Mapping):
             summary = f"instance number {position + 1} is no mapping"
-            read.add(REFUSED.found(summary, f"sglang_server_instances[{position}] is {type(given).__name__}"))
+            read.add(REFUSED.found(summary, f"sglang_server_instances[{position}] is {kind_of(given)}"))
             continue
-        typed, wrong_here = _typed(given, instance_options(), validate)
+        typed, wrong_here, keys = _typed(given, instance_options(), validate)
         name = str(typed.get("name") or f"number {position + 1}")
         declared_version = str(typed.get("version") or shared.get("version") or "")
         typed = {**typed, "version": upgrade_to} if upgrade_to else typed
         for text in wrong_here:
             read.add(REFUSED.found(text, f"sglang_server_instances, '{name}'"), name)
-        usable.append({"typed": typed, "name": name, "whole": not wrong_here, "declared_version": declared_version})
+        # What was left out is missing then, which is nothing more that is wrong.
+        left_out = {key for key in keys | (wrong_keys - set(typed)) if key}
+        usable.append({"typed": typed, "name": name, "left_out": left_out, "declared_version": declared_version})
     _resolve(read, usable, shared, host)
     return read
 
 
 def _typed(
     given: Mapping[str, Any], options: Mapping[str, Any], validate: Validate
-) -> tuple[dict[str, Any], list[str]]:
-    """The values in their types without those that are wrong, and what is wrong with these."""
+) -> tuple[dict[str, Any], list[str], set[str]]:
+    """The values in their types without those that are wrong, what is wrong with these, and their keys.
+
+    An unknown key that is close to a known one counts as that one.
+    """
     typed: dict[str, Any] = {}
     wrong: list[str] = []
+    keys: set[str] = set()
     for key, value in given.items():
         if str(key) not in options:
-            near = _nearest(str(key), options)
-            wrong.append(f"'{key}' is no option of an instance{near}")
+            near = nearest(str(key), options)
+            wrong.append(f"'{key}' is no option of an instance{f'; is {near} meant?' if near else ''}")
+            keys.add(near)
         elif value is not None:
             try:
                 values, errors = validate({str(key): options[str(key)]}, {str(key): value})
             except WRONG_SHAPE:
                 # What checks the types breaks itself on some shapes of a nested option.
-                values, errors = {}, [f"'{key}' is {type(value).__name__}, which the option does not take"]
+                values, errors = {}, [f"'{key}' is {kind_of(value)}, which the option does not take"]
             wrong += errors
-            if not errors:
+            if errors:
+                keys.add(str(key))
+            else:
                 typed[str(key)] = values[str(key)]
-    return typed, wrong
+    return typed, wrong, keys
 
 
-def _nearest(key: str, options: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(key.replace("-", "_"), list(options), 1)
-    return f"; is {near[0]} meant?" if near else ""
+def nearest(key: str, names: Iterable[str]) -> str:
+    """The name that was probably meant; empty where none is near."""
+    near = difflib.get_close_matches(key.replace("-", "_"), list(names), 1)
+    return near[0] if near else ""
 
 
 def _resolve(
     read: Declaration, usable: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], host: spec.Host
 ) -> None:
-    """Say what spec refuses. What has values of a wrong type is not asked for more: half of it would be missing."""
-    whole = [one["typed"] for one in usable if one["whole"]]
-    outcome = _resolved(whole, shared, host)
+    """Say what spec refuses, but for what it says of keys that were left out because they are wrong."""
+    outcome = _resolved([one["typed"] for one in usable], shared, host)
     resolved = {str(one.desired["instance"]): one.desired for one in outcome.instances}
     for one in usable:
         desired = resolved.get(one["name"])
-        if desired is None and one["whole"]:
+        if desired is None:
             # Refused together with others: alone it may be fine.
             alone = _resolved([one["typed"]], shared, host)
             desired = alone.instances[0].desired if alone.instances else None
         instance = _as_area(one["name"], one["typed"], shared, desired)
+        if "arguments" in one["left_out"]:
+            # They say what the server runs on, and nobody knows what they are.
+            instance = {**instance, "device": DEVICE_UNKNOWN, "desired": None}
         read.instances.append({**instance, "declared_version": one["declared_version"]})
     told = _told_elsewhere(read.instances)
-    read.say(REFUSED, [text for text in outcome.problems if text not in told])
-    read.say(DOUBTFUL, [text for text in outcome.warnings if text not in told])
+    left_out = {one["name"]: one["left_out"] for one in usable}
+
+    def new(texts: Sequence[str]) -> list[str]:
+        return [text for text in texts if text not in told and not _follows(text, left_out)]
+
+    read.say(REFUSED, new(outcome.problems))
+    read.say(DOUBTFUL, new(outcome.warnings))
+
+
+def _follows(text: str, left_out: Mapping[str, set[str]]) -> bool:
+    """Whether it complains of a key that was left out."""
+    match = _OF_INSTANCE.fullmatch(text)
+    # An instance without a name is told by its number.
+    names = [match[1]] if match and match[1] in left_out else list(left_out)
+    keys = {key for name in names for key in left_out[name]}
+    said = match[2] if match else text
+    return any(re.search(rf"(?<![\w-]){key}(?![\w-])", said) for key in keys)
 
 
 def _told_elsewhere(instances: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -235,18 +291,43 @@ def _as_area(
 
 
 def examine(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The area declaration: what was found on the way here, and whether the declared models are there."""
+    """The area declaration: what was found on the way here, and whether the declared models can be read."""
     findings = [*params.get("declaration_findings", ())]
     models: dict[str, str] = {}
-    for instance in params.get("instances") or ():
-        model, name = str(instance.get("model") or ""), str(instance["name"])
-        if model.startswith("/"):
-            finding = look_for_model(model)
-            models[name] = finding.summary
-            findings.append({**finding.as_dict(), "instance": name})
+    instances = [one for one in instances_of(params.get("instances")) if str(one.get("model") or "").startswith("/")]
+    # Each on its own: a network file system that hangs costs that model alone.
+    late = "its file system does not answer"
+    looked = gather(
+        {f"the model of instance {n + 1}": Reader(partial(_look, one), late=late) for n, one in enumerate(instances)}
+    )
+    for instance, found in zip(instances, looked.values()):
+        if isinstance(found, Unknown):
+            summary = f"could not tell whether {instance['model']} is there"
+            found = MODEL_MISSING.found(summary, found.reason, found.fix or "see what the evidence names", UNKNOWN)
+        name = str(instance.get("name"))
+        models[name] = found.summary
+        findings.append({**found.as_dict(), "instance": name})
     if not any(one["severity"] != OK for one in findings):
         findings.append(REFUSED.fine("every declaration is accepted", "sglang_server_instances").as_dict())
     return {"readings": {"models": models}, "findings": findings}
+
+
+def _look(instance: Mapping[str, Any]) -> Finding:
+    """Whether the model is there, and whether the service can read it."""
+    path = str(instance["model"])
+    found = look_for_model(path)
+    if found.severity != OK or str(instance.get("runtime") or "native") != "native":
+        return found
+    user = str(instance.get("user") or spec.USER)
+    try:
+        why = why_unreadable(path, user, homes_hidden(instance))
+    except CouldNotTell as error:
+        summary = f"could not tell whether {user} can read {path}"
+        return MODEL_UNREADABLE.found(summary, str(error), error.fix, severity=UNKNOWN)
+    if not why:
+        return found
+    fix = f"see the modes on the way: `namei -l {shlex.quote(path)}`; or put the model where every user can read it"
+    return MODEL_UNREADABLE.found(f"the service user {user} cannot read {path}", why, fix)
 
 
 def look_for_model(path: str) -> Finding:

@@ -79,6 +79,8 @@ def wants_cuda(readings: HostReadings) -> bool:
     """Whether any of this matters here: an instance on CUDA; where none is declared, a card or a driver."""
     if readings.wanted:
         return any(each.on_cuda for each in readings.wanted)
+    if not readings.cards_matter:
+        return False
     module, pci = readings.kernel_module, readings.pci
     no_module = not isinstance(module, Unknown) and module.version is None
     no_card = not isinstance(pci, Unknown) and not pci_cards(pci)
@@ -88,6 +90,8 @@ def wants_cuda(readings: HostReadings) -> bool:
 def not_wanted(readings: HostReadings) -> str:
     if readings.wanted:
         return "every instance of this host is declared with device: cpu"
+    if not readings.cards_matter:
+        return "no instance is declared for this host"
     return "no NVIDIA card on the PCI bus, no driver, and no instance is declared"
 
 
@@ -95,7 +99,8 @@ def loaded_version(readings: HostReadings) -> str:
     """The driver's version in the kernel. Raises where it is unknown or none is loaded."""
     version = known(readings.kernel_module).version
     if version is None:
-        raise CouldNotTell("no NVIDIA driver is loaded")
+        fix = "install NVIDIA's driver or load its module, or declare `device: cpu` for the instances of this host"
+        raise CouldNotTell("no NVIDIA driver is loaded", fix)
     return version
 
 
@@ -138,8 +143,8 @@ def driver_missing(readings: HostReadings) -> Iterable[Finding]:
             f"NVIDIA's driver {library.version} is installed and its module is not loaded; "
             f"instances that want CUDA: {names}",
             f"{module.source}; library: {library.path}; {seen}",
-            "modprobe nvidia; if that fails: dkms status (is it built for this kernel, uname -r?) and mokutil "
-            "--sb-state (does secure boot refuse it?)",
+            "`modprobe nvidia`; if that fails, is it built for this kernel (`dkms status`, `uname -r`), and does "
+            "secure boot refuse it (`mokutil --sb-state`)?",
         )
         return
     yield MISSING.found(
@@ -147,8 +152,9 @@ def driver_missing(readings: HostReadings) -> Iterable[Finding]:
         f"{module.source}; {seen}",
         by_family(
             readings,
-            "apt install nvidia-driver-580-server-open (Ubuntu) or nvidia-open (NVIDIA's repository), then reboot",
-            "dnf install nvidia-open (NVIDIA's repository), then reboot",
+            "`apt install nvidia-driver-580-server-open` (Ubuntu) or `apt install nvidia-open` (NVIDIA's repository), "
+            "then reboot",
+            "`dnf install nvidia-open` (NVIDIA's repository), then reboot",
         ),
     )
 
@@ -167,8 +173,8 @@ def nouveau_loaded(readings: HostReadings) -> Iterable[Finding]:
         "/sys/module/nouveau is there",
         by_family(
             readings,
-            f"{blacklist} && update-initramfs -u && reboot",
-            f"{blacklist} && dracut --force && reboot",
+            f"`{blacklist} && update-initramfs -u && reboot`",
+            f"`{blacklist} && dracut --force && reboot`",
         ),
         severity=WARNING if module.version else ERROR,
     )
@@ -187,7 +193,7 @@ def library_mismatch(readings: HostReadings) -> Iterable[Finding]:
             "the loader finds no libnvidia-ml.so.1",
             by_family(
                 readings,
-                f"apt install libnvidia-compute-{loaded.partition('.')[0]}-server (Ubuntu) of version {loaded}",
+                f"`apt install libnvidia-compute-{loaded.partition('.')[0]}-server` (Ubuntu), of version {loaded}",
                 f"dnf install nvidia-driver-cuda-libs-{loaded}",
             ),
         )
@@ -199,8 +205,8 @@ def library_mismatch(readings: HostReadings) -> Iterable[Finding]:
     yield MISMATCH.found(
         f"the kernel runs driver {loaded}, its library is {library.version}",
         evidence,
-        "drain and stop the instances, then: reboot (or, with nothing on the cards: "
-        "rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && modprobe nvidia)",
+        "drain and stop the instances, then reboot; or, with nothing on the cards, "
+        "`rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && modprobe nvidia`",
     )
 
 
@@ -269,8 +275,9 @@ def _old_for(readings: HostReadings, wanted: Wanted, loaded: str) -> Finding:
     summary = f"driver {loaded} is too old for {what}: CUDA {major} needs driver {branch} or newer"
     upgrade = by_family(
         readings,
-        f"apt install nvidia-driver-{branch}-server-open (Ubuntu) or nvidia-open (NVIDIA's repository), then reboot",
-        "dnf install nvidia-open (NVIDIA's repository), then reboot",
+        f"`apt install nvidia-driver-{branch}-server-open` (Ubuntu) or `apt install nvidia-open` (NVIDIA's "
+        "repository), then reboot",
+        "`dnf install nvidia-open` (NVIDIA's repository), then reboot",
     )
     fix = f"upgrade the driver: {upgrade}"
     if major >= 13:

@@ -86,8 +86,8 @@ def fabric_manager(readings: HostReadings) -> Iterable[Finding]:
         state = service.values.get("ActiveState", "unknown") if service.exists else "not installed"
         install = by_family(
             readings,
-            f"apt install nvidia-fabricmanager={_version_or(readings)}* && systemctl enable --now {FABRIC_MANAGER}",
-            f"dnf install nvidia-fabricmanager-{_version_or(readings)} && systemctl enable --now {FABRIC_MANAGER}",
+            f"`apt install 'nvidia-fabricmanager={_version_or(readings)}*' && systemctl enable --now {FABRIC_MANAGER}`",
+            f"`dnf install nvidia-fabricmanager-{_version_or(readings)} && systemctl enable --now {FABRIC_MANAGER}`",
         )
         yield FABRIC_MANAGER_DOWN.found(
             f"this machine has NVSwitches and {FABRIC_MANAGER} is {state}",
@@ -106,8 +106,8 @@ def fabric_manager(readings: HostReadings) -> Iterable[Finding]:
             f"`nv-fabricmanager --version`: {version}; {known(readings.kernel_module).source}: {loaded}",
             by_family(
                 readings,
-                f"apt install nvidia-fabricmanager={loaded}* && systemctl restart {FABRIC_MANAGER} (drain first)",
-                f"dnf install nvidia-fabricmanager-{loaded} && systemctl restart {FABRIC_MANAGER} (drain first)",
+                f"drain, then: `apt install 'nvidia-fabricmanager={loaded}*' && systemctl restart {FABRIC_MANAGER}`",
+                f"drain, then: `dnf install nvidia-fabricmanager-{loaded} && systemctl restart {FABRIC_MANAGER}`",
             ),
         )
     else:

@@ -143,7 +143,8 @@ def identity_of(user: str) -> Identity:
         entry = pwd.getpwnam(user)
         groups = os.getgrouplist(user, entry.pw_gid)
     except KeyError:
-        raise CouldNotTell(f"user {user} does not exist on this host (the role sglang_host creates it)") from None
+        fix = "deploy the host once, the role sglang_host makes the user; or name the right user"
+        raise CouldNotTell(f"user {user} does not exist on this host (the role sglang_host creates it)", fix) from None
     return Identity(user, entry.pw_uid, tuple(groups))
 
 
@@ -196,7 +197,7 @@ def may_write(path: str, who: Identity) -> str:
         if each == path and not stat.S_ISDIR(info.st_mode):
             return f"{each} is no directory"
         if not allows(info, who, wanted):
-            if _has_access_list(each):
+            if has_access_list(each):
                 raise CouldNotTell(f"{each} has an access list, and its mode alone does not let {who.name} in")
             what = "write to" if each == path else "pass"
             owner = f"{user_name(info.st_uid)}:{group_name(info.st_gid)}"
@@ -204,7 +205,7 @@ def may_write(path: str, who: Identity) -> str:
     return ""
 
 
-def _has_access_list(path: str) -> bool:
+def has_access_list(path: str) -> bool:
     try:
         return "system.posix_acl_access" in os.listxattr(path)
     except (OSError, AttributeError):

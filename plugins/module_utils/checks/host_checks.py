@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..finding import ERROR, UNKNOWN, WARNING, Finding
@@ -14,15 +15,16 @@ from ..port_plan import PortUse
 from ..ports import conflicts
 from . import card_checks, driver_checks, fabric_checks, memory_checks, shm_checks
 from .check import Kind, check
-from .host_readings import DiskSpace, HostReadings
+from .host_readings import NOT_READ, DiskSpace, HostReadings
 from .process_scan import Held
 from .reading import Reading, Unknown, known
 from .service_readings import CLOCK_SERVICES, Service
-from .wanted import CONTAINERS, GIB, DiskNeed, Wanted
+from .wanted import CONTAINERS, GIB, TEMPORARY, DiskNeed, Wanted
 
 # So many files of a server with a thousand connections, its ranks and its shards are open at once.
 LEAST_FILES = 65536
 LEAST_LOCKED = 64 << 20
+LITTLE_TEMPORARY, LEAST_TEMPORARY = GIB, 64 << 20
 
 DECLARATION = Kind(
     "host.declaration",
@@ -62,7 +64,7 @@ SPACE = Kind(
     "a disk has too little space for what is declared",
     "The installation, the pull or the compilation of kernels fails when the disk is full, mostly far into it.",
     "make room, or put the directory on a larger disk",
-    "estimates, each an option of host_info",
+    "estimates of the collection",
 )
 CLOCK = Kind(
     "clock.unsynchronised",
@@ -102,7 +104,7 @@ def _taken(readings: HostReadings, wanted: Wanted, use: PortUse, held: Held, hid
     evidence = f"/proc/net/tcp: {who}, wanted as {use.purpose} of instance '{wanted.name}'"
     if held.listener.pid is None and hidden:
         summary = f"port {use.port} is taken, by whom could not be told"
-        fix = f"as root: ss -tlnp 'sport = :{use.port}'"
+        fix = f"as root: `ss -tlnp 'sport = :{use.port}'`"
         return Finding(PORT_TAKEN.id, UNKNOWN, summary, f"{evidence}; {hidden}", fix)
     if re.search(rf"/{re.escape(wanted.slice)}(/|$)|/{re.escape(wanted.unit)}(/|$)", held.group, re.MULTILINE):
         return PORT_TAKEN.fine(f"instance '{wanted.name}' itself listens on {use.port}", evidence)
@@ -113,7 +115,7 @@ def _taken(readings: HostReadings, wanted: Wanted, use: PortUse, held: Held, hid
     return PORT_TAKEN.found(
         f"port {use.port} ({use.purpose}) of instance '{wanted.name}' is taken by {whose}{who}",
         evidence,
-        f"see who it is: ss -tlnp 'sport = :{use.port}'; end it, or give '{wanted.name}' another port",
+        f"see who it is: `ss -tlnp 'sport = :{use.port}'`; end it, or give '{wanted.name}' another port",
     )
 
 
@@ -170,7 +172,7 @@ def _limits_of(readings: HostReadings, who: str, service: Service, declared: boo
         yield FILES.fine("no instance is declared; the unit of an instance sets its own limits", said)
         return
     container = service.name == "containerd.service"
-    drop_in = f"in a drop-in (systemctl edit {service.name}), then restart it in a maintenance"
+    drop_in = f"in a drop-in (`systemctl edit {service.name}`), then restart it in a maintenance"
     if files is not None and files < LEAST_FILES:
         fix = "--ulimit nofile=1048576:1048576 for the container" if container else f"LimitNOFILE=1048576 {drop_in}"
         yield FILES.found(f"{who} could open {files} files, below {LEAST_FILES}", said, fix)
@@ -204,13 +206,43 @@ def disk_space(readings: HostReadings) -> Iterable[Finding]:
         space: Reading[DiskSpace] = readings.spaces.get(need.path, Unknown(f"{need.path} was not read"))
         if isinstance(space, Unknown):
             summary = f"could not tell the free space of {need.path} ({need.purpose})"
-            yield Finding(SPACE.id, UNKNOWN, summary, space.reason, f"df -h {need.path}")
+            yield Finding(SPACE.id, UNKNOWN, summary, space.reason, f"df -h {shlex.quote(need.path)}")
             continue
         together.setdefault(space.device, []).append((need, space))
     for group in together.values():
         yield _fits(group)
     if not readings.needs:
         yield SPACE.fine("no need of space is declared")
+    yield from _temporary(readings)
+
+
+def _temporary(readings: HostReadings) -> Iterable[Finding]:
+    """Every compiler and pip need room here for a moment, and fail without it, whatever else is free."""
+    seen: set[int] = set()
+    for path in TEMPORARY:
+        space = readings.spaces.get(path, NOT_READ)
+        if isinstance(space, Unknown):
+            if path in readings.spaces:
+                summary = f"could not tell the free space of {path} (temporary files)"
+                yield Finding(SPACE.id, UNKNOWN, summary, space.reason, f"df -h {path}")
+        elif space.device not in seen:
+            seen.add(space.device)
+            mib = space.free / 2**20
+            evidence = f"{space.found}: {mib:.0f} of {space.total / 2**20:.0f} MiB free, at least 1024 are wanted"
+            if space.free < LITTLE_TEMPORARY:
+                yield SPACE.found(
+                    f"{mib:.0f} MiB are free for temporary files in {path}: compilers and pip fail there",
+                    evidence,
+                    f"free space on this file system: `{_largest(path)}` shows what fills it",
+                    severity=ERROR if space.free < LEAST_TEMPORARY else WARNING,
+                )
+            else:
+                yield SPACE.fine(f"{mib:.0f} MiB free for temporary files in {path}", evidence)
+
+
+def _largest(path: str) -> str:
+    """The line that shows what fills a file system: what is in the way may lie beside the path."""
+    return f'du -xh --max-depth=2 "$(findmnt -no TARGET -T {shlex.quote(path)})" | sort -h | tail'
 
 
 def _fits(group: Sequence[tuple[DiskNeed, DiskSpace]]) -> Finding:
@@ -227,7 +259,7 @@ def _fits(group: Sequence[tuple[DiskNeed, DiskSpace]]) -> Finding:
     return SPACE.found(
         f"{space.free / GIB:.1f} GiB are free and {asked / GIB:.1f} wanted on the file system of {paths}{more}",
         evidence,
-        f"make room or mount a larger disk: df -h {space.found}; the figures can be set by the options of this module",
+        f"free space on this file system, or mount a larger disk: `{_largest(space.found)}` shows what fills it",
         severity=WARNING if enough else ERROR,
     )
 
@@ -247,12 +279,12 @@ def clock_synchronised(readings: HostReadings) -> Iterable[Finding]:
     yield CLOCK.found(
         "the clock is not synchronised",
         evidence,
-        f"see why {running[0]} has no source: chronyc sources, or timedatectl timesync-status"
+        f"see why {running[0]} has no source: `chronyc sources`, or `timedatectl timesync-status`"
         if running
         else driver_checks.by_family(
             readings,
-            "apt install chrony && systemctl enable --now chrony",
-            "dnf install chrony && systemctl enable --now chronyd",
+            "`apt install chrony && systemctl enable --now chrony`",
+            "`dnf install chrony && systemctl enable --now chronyd`",
         ),
     )
 

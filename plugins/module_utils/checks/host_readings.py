@@ -21,14 +21,17 @@ from . import card_health, driver_readings, file_systems, kernel_log, process_sc
 from .check import as_dicts, run_checks
 from .plain import plain
 from .reading import CouldNotTell, Reader, Reading, Unknown, gather, read_first, read_text
-from .wanted import DAEMON_JSON, DiskNeed, Wanted, disk_needs, read_wanted
+from .wanted import DAEMON_JSON, TEMPORARY, DiskNeed, Wanted, disk_needs, read_wanted
 
 MEMINFO = "/proc/meminfo"
 RDMA = "/sys/class/infiniband"
 
-# A whole preflight takes 3 s at most.
-CARDS_S = 2.3
+# A whole preflight takes 3 s at most. What is left over after the readings is for the rules, on a machine that is busy.
+LIMIT_S = 1.8
+CARDS_S = 1.7
 NOT_READ = Unknown("it was not read")
+NOT_ASKED = Unknown("the cards were not asked: no instance of this host is declared to run on one")
+SLOW_CARDS = "NVML or nvidia-smi does not answer: the driver hangs, or a card without persistence mode comes up"
 T = TypeVar("T")
 
 
@@ -62,9 +65,9 @@ class DiskSpace:
 class Cards:
     """The cards of the host, read in one go."""
 
-    gpus: Reading[machine.Readings] = NOT_READ
-    health: Reading[card_health.Health] = NOT_READ
-    listed: Reading[tuple[card_health.ListedCard, ...]] = NOT_READ
+    gpus: Reading[machine.Readings] = NOT_ASKED
+    health: Reading[card_health.Health] = NOT_ASKED
+    listed: Reading[tuple[card_health.ListedCard, ...]] = NOT_ASKED
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ class HostReadings:
 
     wanted: tuple[Wanted, ...] = ()
     needs: tuple[DiskNeed, ...] = ()
+    # False where the host is looked at for its instances alone, and none of them runs on a card.
+    cards_matter: bool = True
     distribution: Reading[service_readings.Distribution] = NOT_READ
     kernel_module: Reading[driver_readings.KernelModule] = NOT_READ
     library: Reading[driver_readings.Library] = NOT_READ
@@ -148,12 +153,16 @@ def read_cards() -> Cards:
     except nvml_reader.NvmlUnavailable:
         read = gather(
             {
-                "gpus": Reader(lambda: with_ours(gpu_readings.read(smi_limit_s=card_health.SMI_LIMIT_S)), CARDS_S),
-                "health": Reader(card_health.read_health, CARDS_S),
-                "listed": Reader(card_health.read_list, CARDS_S),
+                "gpus": Reader(_read_gpus, CARDS_S, SLOW_CARDS),
+                "health": Reader(card_health.read_health, CARDS_S, SLOW_CARDS),
+                "listed": Reader(card_health.read_list, CARDS_S, SLOW_CARDS),
             }
         )
         return Cards(**read)
+
+
+def _read_gpus() -> machine.Readings:
+    return with_ours(gpu_readings.read(smi_limit_s=card_health.SMI_LIMIT_S))
 
 
 def _said(read: Callable[[Any], T], nvml: Any) -> Reading[T]:
@@ -227,28 +236,34 @@ def _read_upgrades() -> service_readings.Upgrades:
     return service_readings.read_upgrades(service_readings.read_distribution().family)
 
 
+def matters(params: Mapping[str, Any], wanted: Sequence[Wanted]) -> bool:
+    """Whether the cards are to be asked: some instance wants them, or the host is looked at for its own sake."""
+    return any(each.on_cuda for each in wanted) if wanted else not params.get("only_declared")
+
+
 def read_host(params: Mapping[str, Any]) -> HostReadings:
     """Read everything side by side: the slowest reading is what it takes."""
     wanted = read_wanted(params.get("instances"))
     needs = disk_needs(params, wanted)
     ports = {use.port for each in wanted for use in each.ports}
-    paths = list(dict.fromkeys(need.path for need in needs))
+    paths = list(dict.fromkeys([*(need.path for need in needs), *TEMPORARY]))
+    cards_matter = matters(params, wanted)
     readers = {
         "distribution": Reader(service_readings.read_distribution),
         "kernel_module": Reader(driver_readings.read_kernel_module),
         "library": Reader(driver_readings.read_library),
         "pci": Reader(driver_readings.read_pci),
         "fabric_manager_version": Reader(driver_readings.read_fabric_manager_version),
-        "cards": Reader(read_cards, CARDS_S + 0.1),
-        "dmesg": Reader(kernel_log.read_dmesg, 2.2),
-        "kernel_journal": Reader(kernel_log.read_journal, 2.4),
-        "processes": Reader(partial(process_scan.scan, ports, time.time()), 2.4),
+        "cards": Reader(read_cards if cards_matter else Cards, LIMIT_S, SLOW_CARDS),
+        "dmesg": Reader(kernel_log.read_dmesg),
+        "kernel_journal": Reader(kernel_log.read_journal),
+        "processes": Reader(partial(process_scan.scan, ports, time.time())),
         "memory": Reader(read_memory),
         "shm": Reader(partial(read_space, process_scan.SHM)),
-        "services": Reader(partial(service_readings.read_services, services_asked(wanted)), 2.2),
-        "default_limits": Reader(service_readings.read_default_limits, 2.2),
+        "services": Reader(partial(service_readings.read_services, services_asked(wanted))),
+        "default_limits": Reader(service_readings.read_default_limits),
         "earlyoom": Reader(service_readings.read_earlyoom),
-        "upgrades": Reader(_read_upgrades, 2.4),
+        "upgrades": Reader(_read_upgrades),
         "clock": Reader(service_readings.read_clock),
         "docker_limits": Reader(read_docker_limits),
         "rdma": Reader(read_rdma),
@@ -257,15 +272,14 @@ def read_host(params: Mapping[str, Any]) -> HostReadings:
     read = gather({**readers, **spaces})
     cards = read.pop("cards")
     if isinstance(cards, Unknown):
-        hint = "a card without persistence mode takes seconds to come up: is nvidia-persistenced off?"
-        late = Unknown(f"{cards.reason} ({hint})")
-        cards = Cards(late, late, late)
+        cards = Cards(cards, cards, cards)
     elif isinstance(cards.gpus, machine.Readings) and cards.gpus.cards:
         # Where nothing has used the cards since the boot, asking them is what loads the module.
         read.update(gather({"kernel_module": Reader(driver_readings.read_kernel_module, 0.2)}))
     return HostReadings(
         wanted=wanted,
         needs=needs,
+        cards_matter=cards_matter,
         gpus=cards.gpus,
         health=cards.health,
         listed=cards.listed,

@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .plain import kind_of
+
 NAME = "sglang_preflight_ignore"
 _KEYS = ("id", "reason", "until", "host", "instance")
 # What an entry could hide that nobody has looked at.
@@ -48,13 +50,13 @@ class Ignore:
 def read_ignores(entries: Any, ids: Collection[str]) -> tuple[list[Ignore], list[str]]:
     """The entries, and what is wrong with those that are refused, with what to write instead."""
     if not isinstance(entries, Sequence) or isinstance(entries, str):
-        return [], [f"{NAME} is {type(entries).__name__}; it is a list of entries with id, reason and until"]
+        return [], [f"{NAME} is {kind_of(entries)}; it is a list of entries with id, reason and until"]
     ignores: list[Ignore] = []
     problems: list[str] = []
     for position, entry in enumerate(entries):
         where = f"{NAME}[{position}]"
         if not isinstance(entry, Mapping):
-            problems.append(f"{where} is {type(entry).__name__}; an entry has id, reason and until")
+            problems.append(f"{where} is {kind_of(entry)}; an entry has id, reason and until")
             continue
         wrong, until = _wrong(entry, ids)
         if wrong or until is None:

@@ -38,7 +38,7 @@ GUARD = Kind(
     "a memory guard would end the fastest growing process",
     "While it loads, a server is the fastest growing process of the host: the guard kills it with memory to spare, and "
     "the server's log says nothing of it.",
-    "exempt the servers, or stop the guard; sglang-*.slice has limits of its own",
+    "exempt the servers, or stop the guard; the slice of each instance has limits of its own",
     "earlyoom, nohang, systemd-oomd: their documentation",
 )
 HUGE_PAGES = Kind(
@@ -46,7 +46,7 @@ HUGE_PAGES = Kind(
     WARNING,
     "huge pages keep memory that a server cannot use",
     "Reserved huge pages are no part of what is available: neither weights nor caches can lie in them.",
-    "sysctl -w vm.nr_hugepages=0, and remove it from /etc/sysctl.d, unless another program of this host uses them",
+    "`sysctl -w vm.nr_hugepages=0`, and remove it from /etc/sysctl.d, unless another program of this host uses them",
     "Linux: hugetlbpage",
 )
 PINNED = kind_of("memory.pinned_pages")
@@ -55,7 +55,7 @@ SWAP = Kind(
     WARNING,
     "swap is on and the card shares the host's memory",
     "When the memory is full the host swaps instead of ending a process, and answers nobody for minutes.",
-    "swapoff -a, and remove it from /etc/fstab (systemctl mask --now 'dev-zram0.swap' where it is zram)",
+    "`swapoff -a`, and remove it from /etc/fstab; where it is zram, `systemctl mask --now dev-zram0.swap`",
     "field reports on GB10",
 )
 
@@ -79,7 +79,7 @@ def memory_guards(readings: HostReadings) -> Iterable[Finding]:
             yield GUARD.found(
                 f"{name} runs on this host",
                 evidence,
-                f"systemctl disable --now {name}, or exempt the servers in /etc/nohang/nohang.conf: "
+                f"`systemctl disable --now {name}`; or exempt the servers in /etc/nohang/nohang.conf: "
                 "@BADNESS_ADJ_RE_CGROUP_V2 -1000 /// ^/sglang.slice/",
                 severity=severity,
             )
@@ -121,8 +121,8 @@ def _earlyoom(readings: HostReadings, evidence: str, severity: str) -> Finding:
     return GUARD.found(
         "earlyoom runs and would end a server that loads",
         evidence,
-        "add to EARLYOOM_ARGS in /etc/default/earlyoom: --avoid '(^|/)(python3|sglang::.*)$', then: "
-        "systemctl restart earlyoom; or: systemctl disable --now earlyoom",
+        "`systemctl disable --now earlyoom`; or add to EARLYOOM_ARGS in /etc/default/earlyoom: "
+        "`--avoid '(^|/)(python3|sglang::.*)$'`, then `systemctl restart earlyoom`",
         severity=severity,
     )
 
@@ -188,7 +188,7 @@ def pinned_pages(readings: HostReadings) -> Iterable[Finding]:
     yield PINNED.found(
         f"{pinned / GIB:.1f} GiB are shared or locked, not to be reclaimed; {memory.available / GIB:.1f} available",
         f"/proc/meminfo: {said}",
-        "see what it is: ls -lS /dev/shm | head; grep -H VmLck /proc/[0-9]*/status | sort -k2 -n | tail",
+        "see what it is: `ls -lS /dev/shm | head; grep -H VmLck /proc/[0-9]*/status | sort -k2 -n | tail`",
         severity=WARNING,
     )
 

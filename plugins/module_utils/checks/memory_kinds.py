@@ -35,9 +35,20 @@ DOUBTFUL = Kind(
     "docs/memory.md",
 )
 
+MODEL_BROKEN = Kind(
+    "memory.model_broken",
+    ERROR,
+    "the model's configuration cannot be loaded",
+    "The file is there and is no configuration: no JSON, a directory or a pipe, far too large, or nested without end. "
+    "SGLang ends when it reads it.",
+    "copy the model again",
+    "SGLang, utils.hf_transformers_utils",
+)
+
 MEMORY_KINDS = (
     NO_POOL,
     NOT_PREDICTED,
+    MODEL_BROKEN,
     DOUBTFUL,
     Kind(
         "memory.unbalanced_cards",
@@ -110,7 +121,7 @@ MEMORY_KINDS = (
         ERROR,
         "pages that cannot be reclaimed",
         "Segments of a dead server or locked pages hold unified memory. Starting again at once fails again.",
-        "find who holds them (ipcs -m; ls -l /dev/shm) and start when they are gone",
+        "find who holds them (`ipcs -m; ls -l /dev/shm`) and start when they are gone",
         "public reports on GB10; docs/memory.md",
     ),
     Kind(

@@ -81,7 +81,7 @@ def how_to_get(library: str, family: str = "", python: str = "bin/python") -> st
         names = PACKAGES[library]
         if family in names:
             return f"{INSTALL[family]} {names[family]}"
-        return f"{INSTALL['debian']} {names['debian']} (RHEL: {INSTALL['redhat']} {names['redhat']})"
+        return f"`{INSTALL['debian']} {names['debian']}`; or, on RHEL, `{INSTALL['redhat']} {names['redhat']}`"
     if library in WHEELS:
         # The wheels of CUDA 12 have the release in their name.
         name = WHEELS[library]

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -51,7 +52,7 @@ def look(
     for area, result in results.items():
         if isinstance(result, Unknown):
             readings[area] = {"unknown": redact_text(result.reason)}
-            lost = NOT_LOOKED_AT.found(f"{area} was not looked at", result.reason)
+            lost = NOT_LOOKED_AT.found(f"the area {area} was not looked at", result.reason, result.fix)
             findings.append({**lost.as_dict(), "area": area})
             continue
         readings[area] = redact(result["readings"])
@@ -75,7 +76,8 @@ def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict
     release = plain_release(str(params.get("upgrade_to") or ""))
     name = str(params.get("host_name") or "")
     homes = _cuda_homes(params, release)
-    host = spec.Host(name, str(params.get("address") or name), params.get("gpus") or [], homes)
+    gpus, wrong_gpus = _gpus(params.get("gpus"), validate)
+    host = spec.Host(name, str(params.get("address") or name), gpus, homes)
     problem = str(params.get("declaration_problem") or "")
     try:
         if problem:
@@ -88,8 +90,54 @@ def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict
         read = declaration.Declaration()
         what = problem or f"{type(error).__name__}: {error}"
         read.add(declaration.REFUSED.found("the declarations could not be understood", what))
-    area_params = {"instances": read.instances, "declaration_findings": read.findings, "newest": declaration.NEWEST}
+    where = "the variables of the host in the inventory"
+    for text in [*wrong_gpus, *_texts(params.get("variable_problems")), *_interpreter(params, read.instances)]:
+        read.add(declaration.REFUSED.found(text, where))
+    for text in _texts(params.get("unknown_variables")):
+        read.add(declaration.UNKNOWN_VARIABLE.found(text, where))
+    area_params = {
+        "instances": read.instances,
+        "declaration_findings": read.findings,
+        "newest": declaration.NEWEST,
+        # What is declared and could not be understood may want cards.
+        "only_declared": not problem and params.get("instances") == [],
+    }
     return {**look(area_params), "upgrade": upgrades(read.instances, release) if release else {}}
+
+
+GPUS = {
+    "type": "list",
+    "elements": "dict",
+    "options": {"index": {"type": "int", "required": True}, "uuid": {"type": "str", "required": True}},
+}
+
+
+def _gpus(given: Any, validate: declaration.Validate) -> tuple[list[dict[str, Any]], list[str]]:
+    if not given:
+        return [], []
+    try:
+        values, errors = validate({"sglang_server_gpus": GPUS}, {"sglang_server_gpus": given})
+    except declaration.WRONG_SHAPE:
+        values, errors = {}, ["it has another shape"]
+    if errors:
+        return [], [f"sglang_server_gpus is no list with index and uuid of each card: {errors[-1]}"]
+    return list(values["sglang_server_gpus"]), []
+
+
+def _texts(given: Any) -> list[str]:
+    return [str(text) for text in given] if isinstance(given, (list, tuple)) else []
+
+
+def _interpreter(params: Mapping[str, Any], instances: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Whether the interpreter is there that environments are made with, where one is still to be made."""
+    python = params.get("python")
+    missing = sorted({str(one["version"]) for one in instances if one["version"] and not os.path.exists(one["python"])})
+    if not isinstance(python, str) or not python or not missing or shutil.which(python):
+        return []
+    return [
+        f"sglang_server_python is {python}, which is no program on this host, and the environment of "
+        f"{', '.join(missing)} is still to be made with it"
+    ]
 
 
 def upgrades(instances: Sequence[Mapping[str, Any]], release: str) -> dict[str, Any]:

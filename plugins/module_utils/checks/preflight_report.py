@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
 from ..finding import ERROR, OK, UNKNOWN, WARNING
+from ..redaction import visible
 from ..report import table
 from . import ignore_list
 from .declaration import REFUSED
@@ -78,7 +80,7 @@ def make(
 def _found(host: str, result: Mapping[str, Any]) -> tuple[str, Sequence[Mapping[str, Any]]]:
     said = str(result.get("msg") or "no result came back").strip()
     if result.get("unreachable"):
-        fix = f"ansible {host} -m ansible.builtin.ping; to look at the others without it, add --limit '!{host}'"
+        fix = f"`ansible {host} -m ansible.builtin.ping`; to look at the others without it, add `--limit '!{host}'`"
         lost = HOST_UNREACHABLE.found("the host could not be reached", said, fix)
         return UNREACHABLE, [{**lost.as_dict(), "area": "preflight"}]
     findings = result.get("findings")
@@ -161,7 +163,8 @@ def lines(report: Mapping[str, Any]) -> list[str]:
     unused = report["unused_ignores"]
     text += ["", f"Entries of {ignore_list.NAME} that met nothing (remove them):"] if unused else []
     text += [f"  {' '.join(f'{key}={value}' for key, value in entry.items())}" for entry in unused]
-    return [*text, "", summary(report)]
+    # Names and evidence come from inventories and hosts: nothing of them may steer the terminal.
+    return [visible(line) for line in (*text, "", summary(report))]
 
 
 def _row(host: str, entry: Mapping[str, Any]) -> list[Any]:
@@ -257,6 +260,18 @@ def _upgrade_lines(report: Mapping[str, Any]) -> list[str]:
     return text
 
 
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+# What JSON leaves as it is, and a terminal obeys or UTF-8 cannot hold.
+_NOT_PLAIN = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def as_json(report: Mapping[str, Any]) -> str:
+    """The whole report as JSON, with control characters escaped."""
+    text = json.dumps(report, indent=2, ensure_ascii=False)
+    return _NOT_PLAIN.sub(lambda match: f"\\u{ord(match.group()):04x}", text) + "\n"
+
+
 # --- JUnit ----------------------------------------------------------------------------------------------------------
 
 # What XML 1.0 cannot hold, even escaped.
@@ -306,4 +321,5 @@ def _case(finding: Mapping[str, Any], strict: bool) -> ElementTree.Element:
 
 
 def _xml(value: Any) -> str:
-    return _NOT_XML.sub("\ufffd", str(value if value is not None else ""))
+    text = str(value if value is not None else "")
+    return _NOT_XML.sub("\ufffd", "\n".join(visible(line) for line in text.split("\n")))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ..ports import Listener, command_of, parse_proc_net
+from ..ports import Listener, held_by, parse_proc_net
 from .reading import CouldNotTell, read_first, read_text
 
 PROC = "/proc"
@@ -125,7 +125,7 @@ def _held(listener: Listener, pid: int | None) -> Held:
         group = read_text(f"{PROC}/{pid}/cgroup")
     except CouldNotTell:
         group = ""
-    return Held(Listener(listener.address, listener.port, listener.inode, pid, command_of(pid)), group)
+    return Held(held_by(listener, pid), group)
 
 
 def _shm_files(now_s: float) -> list[tuple[Segment, ShmFile]]:

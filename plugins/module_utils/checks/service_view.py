@@ -37,7 +37,7 @@ def out_of_reach(paths: Iterable[str], user: str, homes_hidden: bool = True) -> 
     hidden = {**TEMPORARY, **(HOMES if homes_hidden else {})}
     try:
         account = pwd.getpwnam(user)
-        owner, groups = account.pw_uid, {account.pw_gid}
+        owner, groups = account.pw_uid, set(os.getgrouplist(user, account.pw_gid))
     except KeyError:
         # Made by the role: nothing belongs to it yet.
         owner, groups = -1, set()

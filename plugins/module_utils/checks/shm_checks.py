@@ -61,7 +61,7 @@ SMALL = Kind(
     "/dev/shm is too small",
     "NCCL and the tokenizer workers share memory through it: the start fails with `No space left on device` or a bus "
     "error.",
-    f"mount -o remount,size=32G {SHM}, and in /etc/fstab for the next boot",
+    f"`mount -o remount,size=32G {SHM}`, and in /etc/fstab for the next boot",
     "NCCL: shared memory transport; SGLang's documentation runs containers with --shm-size 32g",
 )
 
@@ -140,7 +140,7 @@ def shm_size(readings: HostReadings) -> Iterable[Finding]:
     yield SMALL.found(
         f"{SHM} has {_size(space.free)} free of {_size(space.total)}, below {_size(_LEAST_FREE)}",
         evidence,
-        "see what fills it: ls -lS /dev/shm | head" if full else SMALL.fix,
+        "see what fills it: `ls -lS /dev/shm | head`" if full else SMALL.fix,
         severity=WARNING if space.free >= _LEAST_FREE // 4 else ERROR,
     )
 

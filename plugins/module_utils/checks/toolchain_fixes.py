@@ -14,8 +14,6 @@ from .missing_library import INSTALL
 from .reading import CouldNotTell, Reading, Unknown, known
 from .toolchain_readings import Interpreter, System, Toolchain
 
-# What has to be of one release with the headers of the runtime. CCCL has version numbers of its own.
-NVCC_WHEELS = ("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt")
 JIT_CACHE_INDEX = "https://flashinfer.ai/whl"
 
 
@@ -27,14 +25,14 @@ def headers_fix(interpreter: Interpreter, family: str) -> str:
     """The package of a distribution's own interpreter; another kind must come with its headers."""
     other = "or set sglang_server_python to an interpreter that ships its headers, and make the environment again"
     if interpreter.base_prefix not in ("/usr", "/usr/local"):
-        return f"install the headers of {interpreter.base_prefix} (Python {interpreter.version}), {other}"
+        return f"install the headers of {interpreter.base_prefix} (Python {interpreter.version}); {other}"
     debian, redhat = f"python{interpreter.minor}-dev", f"python{interpreter.minor}-devel"
     if family == "redhat":
         # The interpreter of RHEL 9 itself is 3.9; its package has no number.
-        return f"{INSTALL['redhat']} {'python3-devel' if interpreter.minor == '3.9' else redhat}, {other}"
+        return f"`{INSTALL['redhat']} {'python3-devel' if interpreter.minor == '3.9' else redhat}`; {other}"
     if family == "suse":
-        return f"{INSTALL['suse']} python{interpreter.minor.replace('.', '')}-devel, {other}"
-    return f"{INSTALL['debian']} {debian}, {other}"
+        return f"`{INSTALL['suse']} python{interpreter.minor.replace('.', '')}-devel`; {other}"
+    return f"`{INSTALL['debian']} {debian}`; {other}"
 
 
 def root_fix(readings: Toolchain) -> str:
@@ -51,14 +49,13 @@ def root_fix(readings: Toolchain) -> str:
     wheels = readings.wheels
     parts = None if isinstance(wheels, Unknown) else wheels.of_major(major)
     if parts is not None and parts.complete:
-        return f"set {target}: a deploy makes one of the wheels in the environment (sglang_server_cuda_home: auto)"
+        return f"set {target}: a deployment makes one of the wheels in the environment (sglang_server_cuda_home: auto)"
     release = wanted_release(readings)
-    names = parts.missing_distributions if parts is not None and parts.nvcc else ()
-    names = names or (*NVCC_WHEELS, "nvidia-cuda-cccl", "nvidia-cuda-runtime")
-    install = ", ".join(f"'{name}=={release}.*'" for name in names)
+    missing = parts.missing_distributions if parts is not None and parts.nvcc else ()
+    said = f" with the missing {', '.join(missing)}" if missing else ""
     return (
-        f"set {target}: install the toolkit of CUDA {release}, or let a deploy make one out of wheels"
-        f" (sglang_server_cuda_home: auto, sglang_server_cuda_wheels: [{install}])"
+        f"set {target}: a deployment makes one of wheels{said} (sglang_server_cuda_home: auto);"
+        f" or install the toolkit of CUDA {release}"
     )
 
 
@@ -114,7 +111,6 @@ def same_release_fix(readings: Toolchain, origin: str, release: str, packages: M
     """An nvcc of the release of the headers: those are bound to torch, which pins its runtime."""
     if origin not in ("the root", "the wheels"):
         return f"remove the directory of CUDA {release} from {origin} in the environment of the instance"
-    names = ", ".join(f"'{name}=={release}.*'" for name in (*NVCC_WHEELS, "nvidia-cuda-cccl", "nvidia-cuda-runtime"))
-    said = f"take nvcc of CUDA {release}, as the headers are: a deploy installs it beside the environment with"
-    said += f" sglang_server_cuda_wheels: [{names}]"
+    said = f"take nvcc of CUDA {release}, as the headers are: a deployment installs it beside the environment and makes"
+    said += " a CUDA_HOME of it (sglang_server_cuda_home: auto)"
     return said if jit_cache_fits(packages) else f"{said}; and {jit_cache_fix(readings, packages)}"

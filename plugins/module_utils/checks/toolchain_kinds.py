@@ -17,7 +17,8 @@ ENVIRONMENT_MISSING = Kind(
     WARNING,
     "the Python environment is not there yet",
     "Nothing can be said of its packages and of what they load before it is installed.",
-    "run the playbook serving.sglang.deploy, which makes it, and check again",
+    "a deployment makes it once this version is declared in the inventory:"
+    " `ansible-playbook -i INVENTORY serving.sglang.deploy`; then check again",
     "role sglang_server",
 )
 HEADERS_OF_PYTHON = Kind(
@@ -222,7 +223,8 @@ PINS_ASSUMED = Kind(
     WARNING,
     "no data of what this release requires",
     "The environment is measured by the nearest release that is known, so a difference may be right.",
-    "run tools/release_pins.py with the releases in use, and check again",
+    "take a release whose data is in this collection, or upgrade the collection: "
+    "`ansible-galaxy collection install --upgrade serving.sglang`; docs/releases.md in its repository lists them",
     "",
 )
 SEPARATOR = Kind(

@@ -26,6 +26,7 @@ from .check import run_checks
 from .cuda_roots import CudaRoot, candidates, read_roots
 from .cuda_wheels import CudaWheels, find_cuda_wheels, header_release
 from .driver_readings import read_kernel_module
+from .instance_shape import NOT_CUDA
 from .path_variables import PathVariable, read_path_variables, watched
 from .plain import plain
 from .reading import CouldNotTell, Reader, Reading, Unknown, gather, known, read_first, run_command
@@ -169,7 +170,7 @@ class Toolchain:
 
     @property
     def uses_cuda(self) -> bool:
-        return self.device != "cpu"
+        return self.device not in NOT_CUDA
 
     @property
     def root(self) -> CudaRoot:

@@ -14,12 +14,15 @@ from typing import Any
 
 from ..cards import Card, parse_card
 from ..port_plan import PortUse, ports_used
+from .instance_shape import WRONG_KEYS, instances_of
 from .reading import CouldNotTell, read_first
 
 GIB = 1 << 30
 DAEMON_JSON = "/etc/docker/daemon.json"
 STORAGE_CONF = "/etc/containers/storage.conf"
 CONTAINERS = ("docker", "podman")
+# Where compilers, pip and systemd-run put what they need for a moment.
+TEMPORARY = ("/tmp", "/var/tmp")
 
 
 @dataclass(frozen=True)
@@ -68,33 +71,31 @@ class DiskNeed:
 
 def read_wanted(instances: Any) -> tuple[Wanted, ...]:
     """The declared instances; what is wrong with one is noted and the others are looked at."""
-    if not isinstance(instances, (list, tuple)):
-        return ()
-    return tuple(_wanted(position, each) for position, each in enumerate(instances) if isinstance(each, Mapping))
+    return tuple(_wanted(position, each) for position, each in enumerate(instances_of(instances)))
 
 
 def _wanted(position: int, given: Mapping[str, Any]) -> Wanted:
     name = str(given.get("name") or f"number {position + 1}")
     arguments = {str(key).replace("_", "-"): value for key, value in (given.get("arguments") or {}).items()}
-    problems: list[str] = []
+    problems: list[str] = list(given.get(WRONG_KEYS) or ())
     ports: tuple[PortUse, ...] = ()
     if given.get("port") is not None:
         try:
             ports = tuple(ports_used(int(given["port"]), arguments))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             problems.append(f"port: {error}")
     cards: tuple[Card, ...] | None = None
     if given.get("cards"):
         try:
             cards = tuple(parse_card(card) for card in given["cards"])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             problems.append(f"cards: {error}")
     compat = given.get("cuda_compat")
     return Wanted(
         name=name,
         version=str(given.get("version") or ""),
         runtime=str(given.get("runtime") or "native"),
-        device=str(arguments.get("device") or "cuda"),
+        device=str(arguments.get("device") or given.get("device") or "cuda"),
         cards=cards,
         shared=bool(given.get("cards_shared")),
         image=str(given.get("image") or ""),
@@ -103,7 +104,7 @@ def _wanted(position: int, given: Mapping[str, Any]) -> Wanted:
         host=str(arguments.get("host") or given.get("host") or "0.0.0.0"),
         ports=ports,
         python=str(given.get("python") or ""),
-        nnodes=int(given["nnodes"]) if str(given.get("nnodes") or "").isdigit() else 1,
+        nnodes=int(str(given["nnodes"])) if re.fullmatch(r"[0-9]{1,6}", str(given.get("nnodes") or "")) else 1,
         problem="; ".join(problems),
     )
 
@@ -115,7 +116,8 @@ def disk_needs(params: Mapping[str, Any], wanted: Sequence[Wanted]) -> tuple[Dis
         given = params.get(name)
         try:
             chosen = float(default if given is None else given)
-        except (TypeError, ValueError):
+            int(chosen * GIB)
+        except (TypeError, ValueError, ArithmeticError):
             chosen, given = default, None
         return int(chosen * GIB), f"{name}: {chosen:g} GiB" + (", the default" if given is None else "")
 
@@ -132,11 +134,12 @@ def disk_needs(params: Mapping[str, Any], wanted: Sequence[Wanted]) -> tuple[Dis
     for engine, default in (("docker", docker_root()), ("podman", podman_root())):
         for each in sorted({each.image for each in wanted if each.runtime == engine and each.image}):
             needs.append(DiskNeed(default, image, f"the image {each}", source, may_be_there=True))
-    for more in params.get("disk_needs") or ():
+    more_needs = params.get("disk_needs")
+    for more in more_needs if isinstance(more_needs, (list, tuple)) else ():
         if isinstance(more, Mapping) and more.get("path"):
             try:
                 amount = int(float(more.get("gib") or 0) * GIB)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, ArithmeticError):
                 continue
             needs.append(DiskNeed(str(more["path"]), amount, str(more.get("purpose") or "declared"), "disk_needs"))
     return tuple(needs)

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,7 +42,13 @@ WHEELS = {
     "nvidia_nvvm": ["nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc", "lib/libnvvm.so.4"],
     "nvidia_cuda_crt": ["include/crt/host_config.h"],
     "nvidia_cuda_cccl": ["include/cccl/cuda/std/version", "lib/cmake/cccl/cccl-config.cmake"],
-    "nvidia_cuda_runtime": ["include/cuda_runtime_api.h", "lib/libcudart.so.13", "lib/libcudart_static.a"],
+    "nvidia_cuda_runtime": [
+        "include/cuda.h",
+        "include/cuda_runtime.h",
+        "include/cuda_runtime_api.h",
+        "lib/libcudart.so.13",
+        "lib/libcudart_static.a",
+    ],
     "nvidia_cublas": ["include/cublas_v2.h", "lib/libcublas.so.13"],
 }
 
@@ -73,7 +82,30 @@ def install(site: Path, release: str, **other: str) -> None:
             shutil.rmtree(old)
         information = site / f"{distribution}-{own}.88.dist-info"
         information.mkdir(parents=True)
-        (information / "RECORD").write_text("".join(f"nvidia/cu13/{name},sha256=x,1\n" for name in files))
+        write_record(information, [root / name for name in files])
+
+
+def write_record(information: Path, files: list[Path]) -> None:
+    """As pip does when everything is unpacked."""
+    lines = []
+    for path in files:
+        digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
+        lines.append(f"{path.relative_to(information.parent)},sha256={digest},{path.stat().st_size}\n")
+    (information / "RECORD").write_text("".join(lines))
+
+
+def install_again(site: Path, distribution: str) -> None:
+    """As `pip install --force-reinstall` does: new files in the place of the old ones, and a new RECORD."""
+    information = next(site.glob(f"{distribution}-*.dist-info"))
+    release = ".".join(information.name.split("-")[1].split(".")[:2])
+    major, minor = release.split(".")
+    files = [site / "nvidia/cu13" / name for name in WHEELS[distribution]]
+    for path in files:
+        executable = "/bin/" in f"/{path.relative_to(site)}" and "." not in path.name
+        path.unlink(missing_ok=True)
+        path.write_text(f"#define CUDART_VERSION {int(major) * 1000 + int(minor) * 10}\n{distribution} {release}\n")
+        path.chmod(0o755 if executable else 0o644)
+    write_record(information, files)
 
 
 @pytest.fixture
@@ -252,6 +284,8 @@ def test_tree_has_what_a_compiler_and_a_linker_look_for(tmp_path: Path) -> None:
         "nvvm/libdevice/libdevice.10.bc": "file",
         "include/crt/host_config.h": "file",
         "include/cccl/cuda/std/version": "file",
+        "include/cuda.h": "file",
+        "include/cuda_runtime.h": "file",
         "include/cuda_runtime_api.h": "file",
         "include/cublas_v2.h": "file",
         "lib64/libcudart.so.13": "file",
@@ -485,6 +519,8 @@ def test_a_tree_that_something_runs_from_stays_until_later(environment: Path) ->
     nvcc = site_of(environment) / "nvidia/cu13/bin/nvcc"
     nvcc.unlink()
     shutil.copy("/bin/sleep", nvcc)
+    information = site_of(environment) / "nvidia_cuda_nvcc-13.0.88.dist-info"
+    write_record(information, [nvcc])
     change(environment)
     old = environment / os.readlink(environment / "cuda-home")
     compiler = subprocess.Popen([environment / "cuda-home" / "bin" / "nvcc", "60"])
@@ -492,6 +528,7 @@ def test_a_tree_that_something_runs_from_stays_until_later(environment: Path) ->
         nvcc.unlink()
         nvcc.write_text("another")
         nvcc.chmod(0o755)
+        write_record(information, [nvcc])
         assert change(environment).changed
         assert old.exists()
         assert not change(environment).changed
@@ -579,7 +616,7 @@ def test_auto_reports_wheels_that_do_not_fit_and_present_fails(environment: Path
     with pytest.raises(EngineError, match="different releases") as failure:
         change(environment, state="present")
     assert failure.value.kind == "cuda.wheels_of_different_releases"
-    assert "Next step: pip install" in failure.value.msg
+    assert "Next step: `pip install" in failure.value.msg
     # Wheels beside the environment repair it.
     install(environment / "cuda-wheels", "13.0")
     repaired = change(environment)
@@ -638,3 +675,156 @@ def test_two_runs_do_not_meet(environment: Path) -> None:
         pass
     with cuda_home_tree.locked(str(environment), limit_s=0.3):
         pass
+
+
+# --- wheels that are not whole --------------------------------------------------------------------------------------
+
+
+def append(path: Path) -> None:
+    """Write into the file that is there, as `echo >>` does, and not into a new one."""
+    with path.open("a") as file:
+        file.write("// mine\n")
+
+
+def same_size(path: Path) -> None:
+    text = path.read_text()
+    path.write_text(text.replace("#define", "#DEFINE"))
+
+
+DAMAGES = [
+    ("include/cuda_runtime.h", Path.unlink, "is missing", "nvidia-cuda-runtime"),
+    ("include/cuda.h", Path.unlink, "is missing", "nvidia-cuda-runtime"),
+    ("include/cuda_runtime_api.h", lambda path: path.write_text(""), "has 0 bytes instead of", "nvidia-cuda-runtime"),
+    ("bin/nvcc", lambda path: path.write_text(""), "has 0 bytes instead of", "nvidia-cuda-nvcc"),
+    ("nvvm/bin/cicc", same_size, "has another content", "nvidia-nvvm"),
+    ("nvvm/libdevice/libdevice.10.bc", Path.unlink, "is missing", "nvidia-nvvm"),
+    ("include/crt/host_config.h", append, "bytes instead of", "nvidia-cuda-crt"),
+    ("lib/libcudart.so.13", same_size, "has another content", "nvidia-cuda-runtime"),
+    ("include/cublas_v2.h", append, "bytes instead of", "nvidia-cublas"),
+]
+
+
+@pytest.mark.parametrize(("name", "damage", "problem", "wheel"), DAMAGES)
+def test_a_wheel_that_is_not_whole_is_refused(
+    environment: Path, name: str, damage: Any, problem: str, wheel: str
+) -> None:
+    site = site_of(environment)
+    path = site / "nvidia/cu13" / name
+    damage(path)
+    before = everything(environment)
+    for check_mode in (True, False):
+        done = change(environment, check_mode)
+        assert (done.changed, done.home) == (False, None)
+        (finding,) = done.findings
+        assert (finding.id, finding.severity) == ("cuda.wheels_damaged", "error")
+        assert f"{name} " in finding.summary
+        assert problem in finding.summary
+        assert f"{path} " in finding.evidence
+        words = "-m pip install --force-reinstall --no-deps"
+        assert finding.fix == f"`{environment}/bin/python {words} {wheel}==13.0.88`"
+        with pytest.raises(EngineError, match=re.escape(problem)) as failure:
+            change(environment, check_mode, state="present")
+        assert failure.value.kind == "cuda.wheels_damaged"
+    assert everything(environment) == before
+    install_again(site, wheel.replace("-", "_"))
+    assert change(environment).changed
+    assert not change(environment).changed
+
+
+@pytest.mark.parametrize("name", ["bin/nvcc", "include/cuda_runtime_api.h"])
+@pytest.mark.parametrize("without", ["no RECORD", "no sizes"])
+def test_without_a_record_no_file_that_counts_may_be_empty(environment: Path, name: str, without: str) -> None:
+    for record in site_of(environment).glob("nvidia*/RECORD"):
+        if without == "no RECORD":
+            record.unlink()
+        else:
+            record.write_text("".join(f"{line.split(',')[0]},,\n" for line in record.read_text().splitlines()))
+    assert change(environment, check_mode=True).changed
+    (site_of(environment) / "nvidia/cu13" / name).write_text("")
+    assert f"{name} is empty" in change(environment).findings[0].summary
+    (site_of(environment) / "nvidia/cu13/include/cuda_runtime_api.h").write_text("garbled")
+    assert change(environment).findings[0].id == "cuda.wheels_damaged"
+
+
+def test_writing_into_the_tree_changes_the_wheel_and_is_found(environment: Path) -> None:
+    change(environment)
+    append(environment / "cuda-home" / "include" / "cuda.h")
+    done = change(environment)
+    assert (done.changed, done.home) == (False, None)
+    assert "include/cuda.h has" in done.findings[0].summary
+    install_again(site_of(environment), "nvidia_cuda_runtime")
+    assert change(environment, check_mode=True).changed
+    repaired = change(environment)
+    assert (repaired.changed, repaired.findings) == (True, [])
+    assert "mine" not in (environment / "cuda-home" / "include" / "cuda.h").read_text()
+    assert not change(environment).changed
+
+
+def test_a_tree_outlives_a_file_that_was_taken_from_its_wheel(environment: Path) -> None:
+    home = change(environment).home
+    (site_of(environment) / "nvidia/cu13/include/cuda_runtime.h").unlink()
+    done = change(environment)
+    assert (done.changed, done.home) == (False, home)
+    assert "cuda_runtime.h is missing" in done.findings[0].summary
+
+
+def test_a_file_of_two_wheels_is_as_one_of_them_says(environment: Path) -> None:
+    record = site_of(environment) / "nvidia_cuda_nvcc-13.0.88.dist-info" / "RECORD"
+    record.write_text(record.read_text() + "nvidia/cu13/include/crt/host_config.h,sha256=x,7\n")
+    assert change(environment).changed
+
+
+def test_wheels_beside_the_environment_are_put_there_again(environment: Path) -> None:
+    beside = environment / "cuda-wheels"
+    install(beside, "13.0")
+    append(beside / "nvidia/cu13/include/cuda.h")
+    (finding,) = change(environment).findings
+    assert finding.fix == f"`rm -r {beside}`, then deploy, which fills it again"
+
+
+def test_nothing_is_to_be_removed_of_a_directory_that_was_declared(environment: Path, tmp_path: Path) -> None:
+    declared = tmp_path / "declared"
+    install(declared, "13.0")
+    append(declared / "nvidia/cu13/include/cuda.h")
+    (finding,) = change(environment, wheels=[str(declared)]).findings
+    assert "rm" not in finding.fix.split()
+    assert finding.fix.startswith(f"install nvidia-cuda-runtime==13.0.88 again in {declared}")
+
+
+def test_whole_wheels_beside_the_environment_take_the_place_of_damaged_ones(environment: Path) -> None:
+    append(site_of(environment) / "nvidia/cu13/include/cuda.h")
+    assert change(environment).findings
+    install(environment / "cuda-wheels", "13.0")
+    assert (change(environment).changed, change(environment).findings) == (True, [])
+
+
+# --- options --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["relative", "./a", "/", "//"])
+@pytest.mark.parametrize("state", ["auto", "present", "absent"])
+def test_a_path_that_is_none(environment: Path, path: str, state: str) -> None:
+    with pytest.raises(EngineError, match="path is '.*'. Give the absolute path") as failure:
+        change(environment, path=path, state=state)
+    assert failure.value.kind == "cuda_home.path"
+
+
+def test_a_path_in_a_directory_that_is_not_there(environment: Path, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=f"no directory {tmp_path}/none to make it in"):
+        change(environment, path=f"{tmp_path}/none/cuda", check_mode=True)
+    assert not change(environment, path=f"{tmp_path}/none/cuda", state="absent").changed
+
+
+def test_an_environment_that_is_no_path(environment: Path) -> None:
+    with pytest.raises(EngineError, match="environment is 'env'"):
+        cuda_home_change.change({"environment": "env", "state": "auto", "toolkit": "/nowhere"}, True)
+
+
+@pytest.mark.parametrize("state", ["auto", "present"])
+def test_declared_wheels_that_are_not_there(environment: Path, tmp_path: Path, state: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EngineError, match="wheels names /none, which is not there"):
+        change(environment, wheels=["/none"], state=state)
+    with pytest.raises(EngineError, match="file, which is no directory"):
+        change(environment, wheels=[str(tmp_path / "file")], state=state)
+    assert change(environment, wheels=[], state=state).changed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -190,3 +191,8 @@ def test_an_unknown_architecture_is_deployed_and_not_chosen_for(desired_dir: Pat
     assert not auto["memory"]["binding"]
     shared = run(declared(model, mem_fraction="choose", memory={"kind": "shared"}), desired_dir)
     assert "NewForCausalLM" in shared.problems[0]
+
+
+def test_a_configuration_that_is_a_pipe_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    assert len(instance_memory._fingerprint(str(tmp_path))) == 16

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -67,3 +69,21 @@ def test_a_real_listener_is_found_with_its_process():
     assert found.address == "127.0.0.1"
     assert str(os.getpid()) in found.text()
     assert listeners(port) == []
+
+
+def test_of_a_foreign_process_only_its_program_is_shown():
+    program = "import socket, sys; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); "
+    program += "print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    words = ["-c", program, "--token", "Zq-secret", "redis://u:Zq-secret@h", "-pZq-secret", "\x1b[2J\nerror  h1"]
+    with subprocess.Popen(
+        [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        port = int(process.stdout.readline())
+        (found,) = listeners(port)
+        process.communicate()
+    assert found.command.startswith("python")
+    assert found.owner
+    assert "Zq-secret" not in str(found.as_dict())
+    assert "\x1b" not in found.text()
+    assert "\n" not in found.text()
+    assert f"({found.command}, of {found.owner})" in found.text()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.serving.sglang.plugins.module_utils.redaction import MASK, redact, redact_text
+from ansible_collections.serving.sglang.plugins.module_utils.redaction import MASK, redact, redact_text, visible
 
 # Long enough, and with a mark, so that it cannot be found by chance in what surrounds it.
 SECRETS = st.text(min_size=1, max_size=40).map(lambda text: f"Zq{text}qZ")
@@ -95,3 +95,34 @@ def test_what_is_no_secret_stays(text):
 def test_numbers_and_absent_keys_of_a_structure_stay():
     data = {"api_key": None, "admin_api_key": "", "max_total_num_tokens": 5, "token_usage": 0.1}
     assert redact(data) == data
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "prog --token Zq1 --port 1",
+        "prog --token=Zq1 --port 1",
+        "prog --dbpass Zq1 --port 1",
+        "prog --passwd Zq1 --port 1",
+        "prog --hub-token Zq1 --port 1",
+        "redis://u:Zq1@host --port 1",
+        "redis://:Zq1@host:6379/0 --port 1",
+        "postgres://u:Zq@Zq1@host/db --port 1",
+    ],
+)
+def test_options_and_addresses_of_other_programs_keep_no_secret(text):
+    redacted = redact_text(text)
+    assert "Zq" not in redacted
+    assert "--port 1" in redacted
+
+
+def test_counters_of_a_log_line_stay():
+    line = "Prefill batch, #new-token: 64, #cached-token: 0, token usage: 0.00, see http://h:1/a@b"
+    assert redact_text(line) == line
+    words = "--bucket-time-to-first-token 1 --kt-max-deferred-experts-per-token 2"
+    assert redact_text(words) == words
+
+
+def test_control_characters_are_written_out():
+    assert visible("a\x1b[2J\nb\x9b\u202e\udc80") == r"a\x1b[2J\nb\x9b\u202e\udc80"
+    assert visible("Grüße, 模型") == "Grüße, 模型"

@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 
 from ansible_collections.serving.sglang.plugins.module_utils.environment_names import RETIRED, VARIABLES
 from ansible_collections.serving.sglang.plugins.module_utils.flag_table import Flag, flag_of, flags_of, row_of
-from ansible_collections.serving.sglang.plugins.module_utils.release_rows import by_release, changes_between, nearest
+from ansible_collections.serving.sglang.plugins.module_utils.release_rows import (
+    by_release,
+    changes_between,
+    is_release,
+    nearest,
+    release_key,
+)
 from ansible_collections.serving.sglang.plugins.module_utils.server_flags import ALIASES, FLAGS, KINDS
 
 TOOLS = Path(__file__).resolve().parents[4] / "tools"
@@ -123,3 +129,13 @@ def test_choices_that_a_plugin_can_add_to_are_marked() -> None:
     opened = {name for name in table.rows if (flag := table.flag(name)) is not None and flag.open_choices}
     assert {"attention-backend", "quantization", "load-format", "tool-call-parser", "reasoning-parser"} <= opened
     assert not opened & {"schedule-policy", "dtype", "kv-cache-dtype", "cuda-graph-backend-decode"}
+
+
+def test_a_number_of_thousands_of_digits_is_ordered_too() -> None:
+    assert release_key("9" * 5000) > release_key("0.5.23")
+    assert nearest("0." + "9" * 5000, ["0.5.22", "0.5.23"]) == "0.5.23"
+
+
+def test_what_is_a_release() -> None:
+    assert all(map(is_release, ("0.5", "0.5.22", "0.5.22.post1", "0.6.0rc1", "0.5.22+cu129")))
+    assert not any(map(is_release, ("", "nonsense", "v0.5.22", "5", "0.5.22\n", "0." + "9" * 5000)))

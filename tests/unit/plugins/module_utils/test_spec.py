@@ -268,6 +268,7 @@ def test_what_only_sounds_like_a_secret_is_accepted() -> None:
         ({"runtime": "lxc"}, "runtime 'lxc' is unknown"),
         ({"version": "latest"}, "version 'latest' does not say which release"),
         ({"version": "0.5.22/../x"}, "does not say which release"),
+        ({"version": "v0.5.22"}, "version 'v0.5.22': write 0.5.22 without the v"),
         ({"version": "nightly"}, "does not say which release"),
         ({"nnodes": 2}, "a replica over several hosts is not available yet"),
         ({"arguments": {"nnodes": 2}}, "a replica over several hosts is not available yet"),

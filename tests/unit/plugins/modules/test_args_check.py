@@ -13,6 +13,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from ansible_collections.serving.sglang.plugins.modules import args_check
 
 
@@ -65,8 +67,22 @@ def test_findings_and_an_upgrade_without_secrets(tmp_path: pathlib.Path) -> None
 
 def test_a_release_without_data(tmp_path: pathlib.Path) -> None:
     status, result = run(tmp_path, version="0.5.99", arguments={"brand-new-flag": 1})
-    assert (status, result["assumed"], result["data_of"], result["outcome"]) == (0, True, "0.5.23", "warning")
-    assert "assumed for 0.5.99" in result["findings"][0]["evidence"]
+    assert (status, result["assumed"], result["data_of"], result["outcome"]) == (0, True, "0.5.23", "unknown")
+    assert [one["id"] for one in result["findings"]] == ["release.assumed", "args.unknown"]
+    assert "assumed for 0.5.99" in result["findings"][1]["evidence"]
+
+
+@pytest.mark.parametrize("version", ["nonsense", "9" * 5000, None])
+def test_what_is_no_release(version: str | None, tmp_path: pathlib.Path) -> None:
+    status, result = run(tmp_path, version=version)
+    assert (status, result["outcome"]) == (0, "error")
+    assert [one["id"] for one in result["findings"]] == ["release.not_a_release"]
+
+
+def test_an_upgrade_to_what_is_no_release(tmp_path: pathlib.Path) -> None:
+    status, result = run(tmp_path, version="v0.5.22", upgrade_to="nonsense")
+    assert (status, result["outcome"]) == (0, "error")
+    assert "'nonsense' is no release" in result["findings"][0]["summary"]
 
 
 def test_a_wrong_option(tmp_path: pathlib.Path) -> None:

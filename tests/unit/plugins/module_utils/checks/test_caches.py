@@ -257,6 +257,12 @@ UNREAD = Unknown("the disk does not answer")
         ("cache.noexec", {"mount": replace(DISK, options=("rw", "noexec"))}, "error", "remount,exec /"),
         ("cache.noexec", {"mount": UNREAD}, "unknown", "does not answer"),
         ("cache.space", {"space": replace(ROOMY, free_bytes=4 * GIB)}, "warning", "4.0 GiB"),
+        (
+            "cache.space",
+            {"space": replace(ROOMY, free_bytes=4 * GIB)},
+            "warning",
+            "`du -xh --max-depth=2 / | sort -h | tail`",
+        ),
         ("cache.space", {"space": replace(ROOMY, free_bytes=GIB - 1)}, "error", "1.0 GiB"),
         ("cache.space", {"space": replace(ROOMY, free_inodes=10)}, "warning", "10 inodes"),
         ("cache.space", {"space": UNREAD}, "unknown", "does not answer"),
@@ -609,3 +615,34 @@ def test_every_kind_is_documented_once() -> None:
         assert kind.id.startswith("cache.")
         assert kind.meaning
         assert kind.fix
+
+
+def test_a_flood_of_lock_files_is_counted_to_its_limit_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_readings, "LOCKS", 3)
+    for number in range(6):
+        (tmp_path / f"{number}.lock").touch()
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "lock").touch()
+    directory = cache_readings.Directory(str(tmp_path), ("triton",), ("main",), "root", True, True)
+    contents = cache_readings.walk(directory, Identity("root", 0, ()), set())
+    assert len(contents.locks) == 6
+    assert contents.stopped == "more than 3 lock files were not looked at"
+    assert not contents.complete
+
+
+def test_a_walk_ends_in_time_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_readings, "WALK_ENTRIES", 10)
+    for number in range(30):
+        (tmp_path / f"{number}.lock").touch()
+    directory = cache_readings.Directory(str(tmp_path), ("triton",), ("main",), "root", True, True)
+    contents = cache_readings.walk(directory, Identity("root", 0, ()), set())
+    assert "counting stopped after 10 files" in contents.stopped
+
+
+def test_a_cache_of_the_roles_without_the_service_user_is_theirs_to_give(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(cache_readings.spec, "CACHE_DIR", str(tmp_path))
+    (tmp_path / "jit").mkdir()
+    directory = cache_readings.Directory(f"{tmp_path}/jit", ("triton",), ("main",), "nobody-of-this-name", True, True)
+    assert cache_readings.read_directory(directory, (), set()).refusal == ""

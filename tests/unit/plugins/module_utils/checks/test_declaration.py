@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.serving.sglang.plugins.module_utils import spec
-from ansible_collections.serving.sglang.plugins.module_utils.checks import declaration
+from ansible_collections.serving.sglang.plugins.module_utils.checks import declaration, model_reach, service_view
 from ansible_collections.serving.sglang.plugins.module_utils.checks.declaration import read_declaration
 
 HOST = spec.Host("h1", "10.0.0.1")
@@ -168,8 +168,15 @@ def test_whatever_arguments_and_environments_are_read(arguments: Any, environmen
 # --- the models -----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def open_tmp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders of tests lie below /tmp, which a unit hides."""
+    monkeypatch.setattr(service_view, "TEMPORARY", {})
+
+
+@pytest.mark.usefixtures("open_tmp")
 def test_a_model_that_is_there_is_fine(tmp_path: Path) -> None:
-    found = declaration.examine({"instances": [{"name": "main", "model": str(tmp_path)}]})["findings"]
+    found = declaration.examine({"instances": [{"name": "main", "model": str(tmp_path), "user": "root"}]})["findings"]
     assert [(one["id"], one["severity"], one.get("instance")) for one in found] == [
         ("declaration.model_missing", "ok", "main"),
         ("declaration.refused", "ok", None),
@@ -195,3 +202,85 @@ def test_a_model_that_may_not_be_seen_is_unknown(monkeypatch: pytest.MonkeyPatch
 def test_a_hub_id_is_no_path() -> None:
     found = declaration.examine({"instances": [{"name": "main", "model": "Qwen/Qwen3-8B"}]})["findings"]
     assert [one["id"] for one in found] == ["declaration.refused"]
+
+
+def reach(path: Path, user: str = "nobody") -> tuple[str, str, str]:
+    found = declaration.examine({"instances": [{"name": "main", "model": str(path), "user": user}]})["findings"][0]
+    return found["id"], found["severity"], found["evidence"]
+
+
+@pytest.fixture
+def model(tmp_path: Path, open_tmp: None) -> Path:
+    """A model that everybody can read."""
+    path = tmp_path / "models" / "tiny"
+    path.mkdir(parents=True)
+    (path / "config.json").write_text("{}")
+    for folder in (path, *path.parents):
+        if str(folder) not in ("/", "/tmp"):
+            folder.chmod(0o755)
+    return path
+
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what others may not")
+
+
+def test_a_model_that_everybody_can_read_is_fine(model: Path) -> None:
+    assert reach(model)[:2] == ("declaration.model_missing", "ok")
+
+
+@AS_ROOT
+def test_a_model_below_a_closed_folder_is_an_error_with_the_folder(model: Path) -> None:
+    model.parent.chmod(0o700)
+    identity, severity, evidence = reach(model)
+    assert (identity, severity) == ("declaration.model_unreadable", "error")
+    assert f"{model.parent} may not be entered (mode 0700)" in evidence
+    assert reach(model, "no-such-user")[1] == "error"
+    assert reach(model, "root")[1] == "ok"
+
+
+@AS_ROOT
+@pytest.mark.parametrize(("name", "mode"), [("config.json", 0o600), (".", 0o711)])
+def test_a_model_whose_files_are_closed_is_an_error(model: Path, name: str, mode: int) -> None:
+    (model / name).chmod(mode)
+    assert reach(model)[:2] == ("declaration.model_unreadable", "error")
+
+
+@AS_ROOT
+def test_a_model_of_a_group_of_the_user_is_fine(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getgrouplist", lambda user, group: [group, 4711])
+    os.chown(model.parent, 0, 4711)
+    model.parent.chmod(0o750)
+    assert reach(model)[1] == "ok"
+
+
+def test_a_link_into_a_home_is_hidden_by_the_unit_and_a_path_in_one_is_not(model: Path, monkeypatch: Any) -> None:
+    real = model.parent.parent / "home"
+    model.parent.rename(real)
+    model.parent.symlink_to(real)
+    monkeypatch.setattr(service_view, "HOMES", {str(real): "ProtectHome= of the unit hides it"})
+    assert "ProtectHome= of the unit hides it" in reach(model)[2]
+    assert reach(real / "tiny")[1] == "ok"
+
+
+def test_a_model_in_tmp_is_hidden_by_the_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_view, "TEMPORARY", {str(tmp_path): "PrivateTmp= of the unit hides it"})
+    assert "PrivateTmp= of the unit hides it" in model_reach.why_unreadable(str(tmp_path), "root", True)
+
+
+def test_an_instance_with_a_wrong_type_shows_its_other_faults_too() -> None:
+    broken = {**MAIN, "name": "Bad-Name", "port": "abc", "margin": 3}
+    found = read(broken, {**MAIN, "name": "dup"}, {**MAIN, "name": "dup", "port": 30001})
+    summaries = "\n".join(summary for _id, _name, summary in said(found))
+    assert "option 'port'" in summaries or "argument 'port'" in summaries
+    assert "'margin' is no option of an instance; is margin_s meant?" in summaries
+    assert "the name does not match" in summaries
+    assert "the name 'dup' is declared 2 times" in summaries
+    # What was left out is not complained of a second time.
+    assert "port is not set" not in summaries
+    assert "port is missing" not in summaries
+
+
+def test_a_wrong_default_is_said_once() -> None:
+    found = read(MAIN, defaults={**DEFAULTS, "output_cap_tokens": [1]})
+    (one,) = [summary for identity, _name, summary in said(found) if identity == "declaration.refused"]
+    assert one.startswith("what holds for all instances: ")

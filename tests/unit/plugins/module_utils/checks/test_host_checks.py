@@ -380,7 +380,7 @@ def test_host_without_card_is_fine_for_the_cpu_alone() -> None:
     assert worst(replace(FINE, **with_card, wanted=()), "driver.missing") == ERROR
 
 
-@pytest.mark.parametrize(("family", "words"), [("debian", "apt "), ("rhel", "dnf "), ("arch", "Debian, Ubuntu: apt")])
+@pytest.mark.parametrize(("family", "words"), [("debian", "apt "), ("rhel", "dnf "), ("arch", "Debian, Ubuntu: `apt")])
 def test_fix_fits_the_distribution(family: str, words: str) -> None:
     nothing = {"kernel_module": KernelModule(None, "nothing"), "library": Library(None)}
     readings = replace(FINE, **nothing, distribution=Distribution(family))
@@ -659,6 +659,11 @@ def test_needs_on_one_disk_are_added_up() -> None:
     needs = (DiskNeed("/a", 12 * GIB, "one", "given"), DiskNeed("/b", 12 * GIB, "two", "given"))
     assert worst(replace(FINE, needs=needs[:1], spaces=spaces), "disk.space") == OK
     assert worst(replace(FINE, needs=needs, spaces=spaces), "disk.space") == ERROR
+    fix = next(
+        each.fix for each in of(replace(FINE, needs=needs, spaces=spaces), "disk.space") if each.severity == ERROR
+    )
+    assert fix.startswith("free space on this file system, or mount a larger disk: `du -xh --max-depth=2 ")
+    assert "option" not in fix
     maybe = (needs[0], replace(needs[1], may_be_there=True))
     assert worst(replace(FINE, needs=maybe, spaces=spaces), "disk.space") == WARNING
     elsewhere = {**spaces, "/b": replace(spaces["/b"], device=2)}
@@ -684,3 +689,25 @@ def test_any_reading_may_be_missing(data: st.DataObject) -> None:
     found = look(replace(FINE, **{name: Unknown("not read") for name in missing}))
     assert not [finding for finding in found if "broke on what it read" in finding.evidence]
     assert not [finding for finding in found if finding.severity in (ERROR, WARNING)]
+
+
+@pytest.mark.parametrize(
+    ("free", "severity"), [(0, ERROR), ((64 << 20) - 1, ERROR), (64 << 20, WARNING), (GIB - 1, WARNING), (GIB, OK)]
+)
+def test_room_for_temporary_files(free: int, severity: str) -> None:
+    other = DiskSpace("/var/tmp", "/", 7, GIB, GIB, True)
+    spaces = {"/tmp": DiskSpace("/tmp", "/tmp", 31, free, 8 * GIB, True), "/var/tmp": other}
+    found = of(replace(FINE, spaces=spaces), "disk.space")
+    assert [one.severity for one in found if "files in /tmp" in one.summary] == [severity]
+
+
+def test_temporary_files_that_cannot_be_looked_at_are_unknown() -> None:
+    spaces = {"/tmp": Unknown("/tmp: Stale file handle")}
+    assert worst(replace(FINE, spaces=spaces), "disk.space") == UNKNOWN
+
+
+def test_where_nothing_is_declared_nothing_of_cards_is_asked() -> None:
+    nothing = HostReadings(cards_matter=False)
+    found = [one for one in look(nothing) if one.id.split(".")[0] in ("driver", "cards", "fabric", "cuda")]
+    assert {one.severity for one in found} == {OK}
+    assert worst(HostReadings(), "cards.lost") == UNKNOWN

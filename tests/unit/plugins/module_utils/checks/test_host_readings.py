@@ -709,3 +709,45 @@ def test_this_machine_in_time() -> None:
     result = host_readings.examine({})
     assert time.monotonic() - started < 3
     assert json.loads(json.dumps(result))["findings"]
+
+
+@pytest.mark.parametrize(
+    ("params", "asked"),
+    [
+        ({"instances": [{"name": "main", "arguments": {"device": "cpu"}}]}, False),
+        ({"instances": [{"name": "main"}, {"name": "cpu", "arguments": {"device": "cpu"}}]}, True),
+        ({"instances": []}, True),
+        ({"instances": [], "only_declared": True}, False),
+    ],
+)
+def test_cards_are_asked_only_where_something_wants_them(params: dict[str, Any], asked: bool) -> None:
+    assert host_readings.matters(params, host_readings.read_wanted(params["instances"])) == asked
+
+
+def hung_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "nvidia-smi", "sleep 30")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def unavailable() -> Any:
+        raise nvml_reader.NvmlUnavailable(machine.NO_DRIVER, "there is no NVML")
+
+    monkeypatch.setattr(nvml_reader, "load", unavailable)
+
+
+def test_a_hung_nvidia_smi_costs_the_cards_and_names_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hung_smi(tmp_path, monkeypatch)
+    started = time.monotonic()
+    read = host_readings.read_host({"instances": [{"name": "main", "port": 30000}]})
+    assert time.monotonic() - started < 2.6
+    assert isinstance(read.health, Unknown)
+    assert "nvidia-smi" in read.health.reason
+    assert not isinstance(read.memory, Unknown)
+    assert not isinstance(read.spaces["/tmp"], Unknown)
+
+
+def test_a_host_without_instances_on_cards_does_not_wait_for_nvidia_smi(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung_smi(tmp_path, monkeypatch)
+    found = host_readings.read_host({"instances": [{"name": "main", "arguments": {"device": "cpu"}}]})
+    assert found.health == host_readings.NOT_ASKED

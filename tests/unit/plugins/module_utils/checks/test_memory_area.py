@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.serving.sglang.plugins.module_utils.checks import memory_area
 from ansible_collections.serving.sglang.plugins.module_utils.checks.memory_area import examine
 from ansible_collections.serving.sglang.plugins.module_utils.machine import Card, Host, Process, Readings
 
@@ -40,7 +43,7 @@ def instance(model: str, **more: Any) -> dict[str, Any]:
 
 
 def found(one: dict[str, Any], read: Readings) -> dict[str, str]:
-    result = examine({"instances": [one]}, lambda: read)
+    result = examine({"instances": [one]}, lambda: read, lambda: read.host)
     assert all(finding["instance"] == "main" for finding in result["findings"])
     return {finding["id"]: finding["severity"] for finding in result["findings"]}
 
@@ -110,3 +113,57 @@ def test_what_was_not_resolved_is_left_to_the_declarations() -> None:
         "readings": {"plans": {}},
         "findings": [],
     }
+
+
+def broken_config(folder: Path, how: str) -> None:
+    file = folder / "config.json"
+    if how == "a FIFO":
+        os.mkfifo(file)
+    elif how == "a directory":
+        file.mkdir()
+    elif how == "nested too deeply":
+        file.write_text("[" * 200_000)
+    elif how == "more than the 16777216":
+        with open(file, "wb") as stream:
+            stream.truncate(20 << 30)
+    elif how == "is not JSON":
+        file.write_bytes(b"\xff{")
+    else:
+        file.write_text("[]")
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["a FIFO", "a directory", "nested too deeply", "more than the 16777216", "is not JSON", "holds a list"],
+)
+def test_a_configuration_that_can_never_load_is_an_error_of_that_instance_alone(tmp_path: Path, how: str) -> None:
+    broken_config(tmp_path, how)
+    wrong = {**instance(str(tmp_path)), "name": "wrong"}
+    findings = examine({"instances": [wrong, instance("qwen3-8b")]}, lambda: readings(H200))["findings"]
+    first, second = findings
+    assert (first["instance"], first["id"], first["severity"]) == ("wrong", "memory.model_broken", "error")
+    assert how in first["evidence"]
+    assert "put the model on the host" not in first["fix"]
+    assert (second["instance"], second["id"], second["severity"]) == ("main", "memory.no_pool", "ok")
+
+
+def test_weights_that_are_a_pipe_are_unknown_of_that_instance(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text((MODELS / "qwen3-8b" / "config.json").read_text())
+    os.mkfifo(tmp_path / "model.safetensors")
+    assert found(instance(str(tmp_path)), readings(H200)) == {"memory.model_broken": "error"}
+
+
+def test_cards_that_do_not_answer_are_the_reason_and_no_lost_area(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_area, "CARDS_S", 0.2)
+    never = threading.Event()
+    (one,) = examine({"instances": [instance("qwen3-8b")]}, lambda: never.wait() and None)["findings"]  # type: ignore
+    never.set()
+    assert (one["id"], one["severity"]) == ("memory.not_predicted", "unknown")
+    assert "nvidia-smi does not answer" in one["evidence"]
+
+
+def test_on_a_processor_no_card_is_asked() -> None:
+    def ask() -> Readings:
+        raise AssertionError
+
+    examine({"instances": [instance("qwen3-8b", args={"device": "cpu"})]}, ask)

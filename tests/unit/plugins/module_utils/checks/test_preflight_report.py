@@ -206,9 +206,9 @@ def test_the_lists_of_two_hosts_are_their_own() -> None:
         ([{"reason": "x", "until": "2026-12-31"}], "id is missing"),
         ([entry("preflight.host_unreachable")], "cannot be ignored; leave a host that is switched off out of the run"),
         ([{**entry(), "untill": "2027"}], "'untill' is no key of an entry; is until meant?"),
-        (["cuda.nvcc_missing"], "sglang_preflight_ignore[0] is str; an entry has id, reason and until"),
-        ("cuda.nvcc_missing", "sglang_preflight_ignore is str; it is a list"),
-        ({"id": "x"}, "sglang_preflight_ignore is dict; it is a list"),
+        (["cuda.nvcc_missing"], "sglang_preflight_ignore[0] is a text; an entry has id, reason and until"),
+        ("cuda.nvcc_missing", "sglang_preflight_ignore is a text; it is a list"),
+        ({"id": "x"}, "sglang_preflight_ignore is a mapping; it is a list"),
     ],
 )
 def test_an_entry_that_hides_what_nobody_accepted_is_refused(entries: Any, said: str) -> None:
@@ -315,3 +315,13 @@ def test_the_report_is_plain_data() -> None:
     report = made({"h1": looked_at(finding("error"))}, [entry(until=datetime.date(2027, 1, 1))])
     assert json.loads(json.dumps(report)) == report
     assert report["schema"] == 1
+
+
+def test_nothing_of_a_host_steers_the_terminal() -> None:
+    bad = "h\x1b[2J\nclean\x9b\u202e"
+    finding = {"id": "ports.taken", "severity": "error", "summary": bad, "evidence": bad, "fix": bad, "instance": bad}
+    report = preflight_report.make({bad: {"findings": [finding]}}, {}, datetime.date(2026, 1, 1))
+    for text in (*preflight_report.lines(report), preflight_report.junit(report), preflight_report.as_json(report)):
+        assert not set("\x1b\x9b\u202e") & set(text)
+    assert all("\n" not in line for line in preflight_report.lines(report))
+    assert bad in json.loads(preflight_report.as_json(report))["hosts"]

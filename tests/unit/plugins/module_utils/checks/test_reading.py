@@ -206,3 +206,55 @@ def test_a_forbidden_file_is_unreadable(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(CouldNotTell, match="Permission denied"):
         read_first(str(path))
+
+
+def test_a_flood_is_ended_at_its_limit() -> None:
+    started = time.monotonic()
+    with pytest.raises(CouldNotTell, match="said more than 1000000 bytes, and was ended"):
+        run_command(["sh", "-c", "cat /dev/zero"], 5, limit_bytes=1_000_000)
+    assert time.monotonic() - started < 2
+
+
+def test_what_a_command_leaves_behind_with_its_output_does_not_hold_up(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    started = time.monotonic()
+    done = run_command(["sh", "-c", f"echo said; sleep 60 & echo $! > {note}"], 5)
+    assert (done.code, done.stdout) == (0, "said\n")
+    assert time.monotonic() - started < 2
+    time.sleep(0.1)
+    assert not os.path.exists(f"/proc/{int(note.read_text())}/fd/1")
+
+
+def test_a_command_that_does_not_read_its_input_is_no_crash() -> None:
+    assert run_command(["true"], 5, text_in="x" * 1_000_000).code == 0
+
+
+def test_much_input_and_much_output_at_once() -> None:
+    assert len(run_command(["cat"], 10, text_in="x" * 1_000_000).stdout) == 1_000_000
+
+
+def test_a_reason_brings_what_to_do() -> None:
+    with pytest.raises(CouldNotTell) as caught:
+        run_command(["nvidia-smi-of-nobody"], 1)
+    assert "install what brings nvidia-smi-of-nobody" in caught.value.fix
+    (found,) = gather({"it": Reader(raises(CouldNotTell("no tool", "install it")))}).values()
+    with pytest.raises(CouldNotTell) as again:
+        known(found)
+    assert (str(again.value), again.value.fix) == ("no tool", "install it")
+
+
+def test_readings_inside_a_reading_end_before_it() -> None:
+    never = threading.Event()
+
+    def area() -> dict[str, object]:
+        return gather({"hung": Reader(never.wait, 9.0), "quick": Reader(lambda: 7)})
+
+    found = gather({"area": Reader(area, 1.0)})["area"]
+    assert found["quick"] == 7
+    assert "reading hung took longer" in found["hung"].reason
+    never.set()
+
+
+def test_a_command_inside_a_reading_ends_before_it() -> None:
+    found = gather({"it": Reader(lambda: run_command(["sleep", "9"], 9.0), 0.6)})["it"]
+    assert "`sleep 9` did not end within" in found.reason
