@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .release_rows import release_key
+from .release_rows import nearest
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,4 @@ def release_for(version: str) -> Release:
     exact = RELEASES.get(version)
     if exact is not None:
         return exact
-    wanted = release_key(version)
-    known = sorted(RELEASES.values(), key=lambda release: release_key(release.version))
-    not_newer = [release for release in known if release_key(release.version) <= wanted]
-    nearest = not_newer[-1] if not_newer else known[0]
-    return replace(nearest, assumed=True)
+    return replace(RELEASES[nearest(version, RELEASES)], assumed=True)

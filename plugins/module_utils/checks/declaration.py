@@ -116,16 +116,13 @@ def read_declaration(
     With `upgrade_to` every instance is read as if that release were declared for it.
     """
     read = Declaration()
-    if not isinstance(instances, list) or not isinstance(defaults, Mapping):
-        wrong = "sglang_server_instances is no list" if not isinstance(instances, list) else "defaults is no mapping"
-        read.add(
-            REFUSED.found(
-                wrong,
-                f"it is {kind_of(instances if wrong.startswith('sglang') else defaults)}",
-                "declare a list with one entry an instance",
-            )
-        )
-        return read
+    for wrong, given, wanted in (
+        ("sglang_server_instances is no list", instances, list),
+        ("defaults is no mapping", defaults, Mapping),
+    ):
+        if not isinstance(given, wanted):
+            read.add(REFUSED.found(wrong, f"it is {kind_of(given)}", "declare a list with one entry an instance"))
+            return read
     if not instances:
         read.add(NOTHING_DECLARED.found("no instance is declared for the host", "sglang_server_instances is empty"))
         return read
