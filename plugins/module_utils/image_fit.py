@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .checks.driver_checks import LAST_CUDA_12_TAG, OLDEST_DRIVER, cuda_of, numbers
+from .checks.driver_checks import LAST_CUDA_12_TAG, cuda_of
 from .checks.reading import CouldNotTell
 from .checks.wanted import Wanted
 from .errors import EngineError
 from .image_manifest import Platform
 from .image_reference import ImageReference, read_tag
+from .pinned_packages import MINIMUM_DRIVER, numbers
 
 
 def misfit_of_platform(
@@ -65,7 +66,7 @@ def misfit_of_driver(reference: ImageReference, cuda: str, driver: str) -> Engin
     major, why = cuda_of(wanted)
     if cuda:
         why = f"the image says CUDA {cuda}"
-    oldest = OLDEST_DRIVER.get(major)
+    oldest = MINIMUM_DRIVER.get(major)
     if oldest is None:
         raise CouldNotTell(f"the oldest driver for CUDA {major} is not known here ({why})")
     if numbers(driver) >= numbers(oldest):

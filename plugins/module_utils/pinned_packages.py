@@ -85,6 +85,11 @@ def public_version(version: str) -> str:
     return version.partition("+")[0]
 
 
+def numbers(version: str) -> tuple[int, ...]:
+    """Every number of a version in its order: of a driver, or of a release of CUDA, which have no pre-releases."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
 def version_key(version: str) -> tuple[tuple[int, ...], int, int, int, int]:
     """A key that sorts as the versions of Python packages do, as far as numbers, a, b, rc, post and dev go.
 
@@ -93,8 +98,8 @@ def version_key(version: str) -> tuple[tuple[int, ...], int, int, int, int]:
     match = _VERSION.match(public_version(version.strip()))
     if match is None:
         return (), 0, 0, 0, 0
-    numbers, pre, pre_number, post, dev = match.groups()
-    release = tuple(int(number) for number in numbers.split("."))
+    dotted, pre, pre_number, post, dev = match.groups()
+    release = numbers(dotted)
     while len(release) > 1 and release[-1] == 0:
         release = release[:-1]
     # A development version comes before the first pre-release, unless it is one of a later stage.
@@ -131,7 +136,7 @@ def _fits(version: str, operator: str, wanted: str) -> bool:
 
 
 def _starts_with(version: str, prefix: str) -> bool:
-    wanted = [int(number) for number in re.findall(r"\d+", prefix)]
+    wanted = list(numbers(prefix))
     have = list(version_key(version)[0])
     have += [0] * (len(wanted) - len(have))
     return have[: len(wanted)] == wanted

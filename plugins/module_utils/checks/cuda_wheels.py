@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..pinned_packages import numbers
 from .reading import CouldNotTell, read_text
 
 NVCC = "nvcc"
@@ -193,7 +194,7 @@ def find_cuda_wheels(site_packages: Sequence[str], by_headers: bool = True) -> C
                 if path:
                     parts.append(_part(name, root, path, distribution, versions, by_headers))
     # Stable: among parts of one release the first directory of the path wins, as it does for the interpreter.
-    parts.sort(key=lambda part: _version_key(part.version or part.release), reverse=True)
+    parts.sort(key=lambda part: numbers(part.version or part.release), reverse=True)
     return CudaWheels(tuple(site_packages), tuple(parts))
 
 
@@ -251,7 +252,3 @@ def _listed(directory: str) -> list[str]:
         return []
     except OSError as error:
         raise CouldNotTell(f"{directory}: {error.strerror or error}") from None
-
-
-def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from ..finding import ERROR, UNKNOWN, WARNING, Finding
+from ..pinned_packages import MINIMUM_DRIVER, numbers
 from ..release_pins import PINS
 from .check import Kind, check
 from .driver_readings import pci_cards
@@ -17,8 +18,6 @@ from .host_readings import HostReadings
 from .reading import CouldNotTell, Unknown, known
 from .wanted import Wanted
 
-# The oldest driver for each CUDA major, from NVIDIA's release notes (Linux).
-OLDEST_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 # SGLang's last release with an image for CUDA 12, and that image. Later ones are CUDA 13 throughout.
 LAST_CUDA_12 = (0, 5, 19)
 LAST_CUDA_12_TAG = "v0.5.19-cu129"
@@ -69,10 +68,6 @@ UNATTENDED = Kind(
     "hold the driver's packages, and upgrade them with the playbook serving.sglang.maintain",
     "public reports of `Driver/library version mismatch` after unattended-upgrades",
 )
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in re.findall(r"\d+", version))
 
 
 def wants_cuda(readings: HostReadings) -> bool:
@@ -264,7 +259,7 @@ def driver_too_old(readings: HostReadings) -> Iterable[Finding]:
 
 def _old_for(readings: HostReadings, wanted: Wanted, loaded: str) -> Finding:
     major, why = cuda_of(wanted)
-    oldest = OLDEST_DRIVER.get(major)
+    oldest = MINIMUM_DRIVER.get(major)
     if oldest is None:
         raise CouldNotTell(f"the oldest driver for CUDA {major} is not known here ({why})")
     evidence = f"driver {loaded}; {why}; CUDA {major} needs {oldest} or newer"

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..finding import ERROR, Finding
+from ..pinned_packages import numbers
 from .check import Kind, check
-from .driver_checks import by_family, loaded_version, not_wanted, numbers, wants_cuda
+from .driver_checks import by_family, loaded_version, not_wanted, wants_cuda
 from .driver_readings import pci_cards, pci_switches
 from .host_readings import HostReadings
 from .reading import CouldNotTell, Unknown, known

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.serving.sglang.plugins.module_utils import machine
-from ansible_collections.serving.sglang.plugins.module_utils.checks import driver_checks, host_checks, service_readings
+from ansible_collections.serving.sglang.plugins.module_utils.checks import host_checks, service_readings
 from ansible_collections.serving.sglang.plugins.module_utils.checks.card_health import CardHealth, Health, ListedCard
 from ansible_collections.serving.sglang.plugins.module_utils.checks.check import run_checks
 from ansible_collections.serving.sglang.plugins.module_utils.checks.driver_readings import (
@@ -41,6 +41,7 @@ from ansible_collections.serving.sglang.plugins.module_utils.checks.service_read
 )
 from ansible_collections.serving.sglang.plugins.module_utils.checks.wanted import GIB, DiskNeed, read_wanted
 from ansible_collections.serving.sglang.plugins.module_utils.finding import ERROR, OK, UNKNOWN, WARNING, Finding
+from ansible_collections.serving.sglang.plugins.module_utils.pinned_packages import MINIMUM_DRIVER
 from ansible_collections.serving.sglang.plugins.module_utils.ports import Listener
 
 DATA = Path(__file__).resolve().parents[4] / "data"
@@ -350,7 +351,7 @@ def test_driver_against_cuda(wanted: dict[str, Any], changed: dict[str, Any], se
 @given(st.integers(400, 700), st.integers(0, 300), st.integers(0, 30), st.sampled_from(["12.9", "13.0"]))
 def test_driver_ranges(branch: int, minor: int, patch: int, cuda: str) -> None:
     module = KernelModule(f"{branch}.{minor:02d}.{patch:02d}", "proc")
-    oldest = driver_checks.OLDEST_DRIVER[int(cuda[:2])]
+    oldest = MINIMUM_DRIVER[int(cuda[:2])]
     new_enough = (branch, minor, patch) >= tuple(map(int, oldest.split(".")))
     found = worst(replace(FINE, kernel_module=module, wanted=wanting(cuda=cuda)), "driver.too_old")
     assert found == (OK if new_enough else ERROR)
