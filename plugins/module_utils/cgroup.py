@@ -206,9 +206,38 @@ def held_for(pid: int, slice_name: str) -> Held:
     return read_held(slice_directory(path, slice_name, mount), version)
 
 
-def in_unit(pid: int, unit: str) -> bool:
-    """True when the process belongs to the unit's group."""
+def in_slice(pid: int, slice_name: str) -> bool:
+    """True when the process belongs to the slice: to its unit, or to a container that an engine put there."""
+    return _is_in(_file(f"/proc/{pid}/cgroup") or "", slice_name)
+
+
+def _is_in(proc_cgroup: str, slice_name: str) -> bool:
+    """From /proc/PID/cgroup: whether the group that accounts the memory is in the slice."""
     try:
-        return any(unit in line.split(":", 2)[-1].split("/") for line in of_process(pid).splitlines())
+        return slice_name in memory_path(proc_cgroup)[1].split("/")
     except EngineError:
         return False
+
+
+def is_first_of_a_container(status: str) -> bool:
+    """From /proc/PID/status: whether the process is number 1 in a process namespace below the reader's."""
+    for line in status.splitlines():
+        name, _colon, numbers = line.partition(":")
+        if name == "NSpid":
+            return len(numbers.split()) > 1 and numbers.split()[-1] == "1"
+    return False
+
+
+def first_of_container(slice_name: str) -> int:
+    """The first process of the container in a slice, by its number on the host; 0 when there is none.
+
+    The kernel is asked and not the engine: where the process really is, is what is to be found out.
+    """
+    for name in os.listdir("/proc"):
+        if (
+            name.isdigit()
+            and in_slice(int(name), slice_name)
+            and is_first_of_a_container(_file(f"/proc/{name}/status") or "")
+        ):
+            return int(name)
+    return 0

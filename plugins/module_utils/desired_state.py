@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,8 @@ from .releases import Release, release_for
 
 DESIRED_DIR = "/etc/sglang"
 RUNNING_DIR = "/run/sglang/running"
+UNIT_DIR = "/etc/systemd/system"
+QUADLET_DIR = "/etc/containers/systemd"
 INSTANCE_NAME = re.compile(r"^[a-z0-9][a-z0-9_]{0,31}$")
 
 
@@ -61,6 +64,12 @@ class Desired:
     raw: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def container(self) -> dict[str, Any] | None:
+        """What the container engine is told; None for a native server."""
+        part = self.raw.get("container")
+        return part if isinstance(part, dict) and part else None
+
+    @property
     def release(self) -> Release:
         return release_for(self.version)
 
@@ -94,6 +103,16 @@ def path_of(instance: str) -> str:
 
 def running_path_of(instance: str) -> str:
     return os.path.join(RUNNING_DIR, f"{instance}.json")
+
+
+def unit_files(desired: Mapping[str, Any]) -> list[str]:
+    """The files that systemd makes the instance's unit and slice from, by the content of its desired-state file."""
+    name = str(desired["instance"])
+    container = desired.get("container") or {}
+    unit = f"{UNIT_DIR}/sglang-{name}.service"
+    if container.get("engine") == "podman":
+        unit = f"{QUADLET_DIR}/sglang-{name}.container"
+    return [unit, f"{UNIT_DIR}/sglang-{name}.slice"]
 
 
 def _get(data: dict[str, Any], name: str, types: tuple[type, ...], where: str) -> Any:

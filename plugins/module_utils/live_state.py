@@ -81,8 +81,9 @@ def of_instance(instance: str) -> dict[str, Any]:
         running = observe.running_desired(desired, unit)
         entry["worker_url"] = running.raw.get("worker_url")
         entry["listeners"] = [listener.as_dict() for listener in ports.listeners(running.port)]
-        if unit.main_pid:
-            entry["slice"] = _slice(unit.main_pid, running)
+        entry["main_pid"] = observe.main_pid(running, unit) or None
+        if entry["main_pid"]:
+            entry["slice"] = _slice(entry["main_pid"], running)
         if not unit.exists:
             entry["state"] = "absent"
             return entry
@@ -150,7 +151,6 @@ def _unit(unit: systemd.Unit) -> dict[str, Any]:
             "need_daemon_reload": unit.need_daemon_reload,
             "timeout_stop_s": unit.timeout_stop_s,
         },
-        "main_pid": unit.main_pid or None,
         "since": None
         if since is None
         else datetime.fromtimestamp(since, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),

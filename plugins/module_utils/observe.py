@@ -11,7 +11,7 @@ import os
 import time
 from dataclasses import replace
 
-from . import desired_state, journal, lifecycle, systemd
+from . import cgroup, desired_state, journal, lifecycle, systemd
 from .desired_state import Desired
 from .errors import EngineError
 from .server_client import Keys, Loads, Probe, ServerClient, parse_credentials, read_keys
@@ -58,6 +58,13 @@ def keys_of(desired: Desired, unit: systemd.Unit) -> Keys:
             if keys.secrets:
                 return keys
     return read_keys(desired.credentials_config)
+
+
+def main_pid(desired: Desired, unit: systemd.Unit) -> int:
+    """The server's main process, 0 when there is none. The unit's own is the engine's where there is a container."""
+    if not unit.main_pid or desired.container is None:
+        return unit.main_pid
+    return cgroup.first_of_container(desired.slice)
 
 
 def client_of(desired: Desired, unit: systemd.Unit) -> ServerClient:

@@ -35,10 +35,10 @@ def render(args: Mapping[str, Any], version: str) -> list[str]:
     return words
 
 
-def command_line(python: str, args: Mapping[str, Any], version: str, credentials: bool) -> list[str]:
-    """The whole command line of a server, without its secrets."""
+def command_line(python: str, args: Mapping[str, Any], version: str, config_path: str = "") -> list[str]:
+    """The whole command line of a server, without its secrets, which are in the file `config_path`."""
     # Two words: SGLang overlooks --config=FILE without a word.
-    config = ["--config", CREDENTIALS_CONFIG] if credentials else []
+    config = ["--config", config_path] if config_path else []
     return [python, "-m", MODULE, *render(args, version), *config]
 
 

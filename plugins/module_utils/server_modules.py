@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from . import host_job, job_launch, lifecycle, rollout_state, start_job, stop_job
+from . import host_job, job_launch, lifecycle, observe, rollout_state, start_job, stop_job
 from .desired_state import INSTANCE_NAME
 from .errors import EngineError
 
@@ -94,7 +94,7 @@ def run_start(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         "instance": instance,
         "already": plan.already,
         "state_found": plan.state,
-        "main_pid": plan.unit.main_pid or None,
+        "main_pid": observe.main_pid(plan.desired, plan.unit) or None,
         "steps": [],
     }
 

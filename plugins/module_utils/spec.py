@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import cards, grace, port_plan, server_args, unit_words
+from . import cards, container_spec, container_words, grace, port_plan, server_args, unit_words
 from .checks import args_checks, args_release
 from .checks.args_declared import variable_text
-from .desired_state import DESIRED_DIR, INSTANCE_NAME, Limits
+from .desired_state import DESIRED_DIR, INSTANCE_NAME, QUADLET_DIR, UNIT_DIR, Limits
 from .finding import ERROR, OK, Finding
 from .limits import read_limits
 from .releases import Release, release_for
@@ -101,13 +101,17 @@ _WHOLE_ARGUMENTS = (
 class Host:
     """What is known of the host: its name in the inventory, the address that gateways use, its cards.
 
-    `cuda_homes` has the toolkit of the environments that have one of their own, by their release of SGLang.
+    `cuda_homes` has the toolkit of the environments that have one of their own, by their release of SGLang. `engines`
+    says of each container engine what its units depend on: `cgroup_driver` and whether it knows the cards by `cdi`.
+    `user` is the service user as UID:GID, which a container needs as numbers.
     """
 
     name: str
     address: str
     gpus: Sequence[Mapping[str, Any]] = ()
     cuda_homes: Mapping[str, str] = field(default_factory=dict)
+    engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    user: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,28 @@ class Resolved:
             "slice": self.slice,
             "credentials": self.credentials,
             "directories": self.directories,
+            "container_check": _container_check(self.desired),
         }
+
+
+def _container_check(desired: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The instance as container_info takes it, for the checks of its engine."""
+    container = desired["container"]
+    if not container:
+        return None
+    return {
+        "name": desired["instance"],
+        "runtime": desired["runtime"],
+        "version": desired["version"],
+        "image": container["image"],
+        "arguments": desired["args"],
+        "environment": desired["environment"],
+        "ipc": container["ipc"],
+        "shm_size": container["shm_size_bytes"],
+        "entrypoint": [container["python"]],
+        "command": desired["argv"][1:],
+        "container_user": desired["user"],
+    }
 
 
 @dataclass
@@ -141,7 +166,8 @@ class Outcome:
 
     @property
     def versions(self) -> list[str]:
-        return sorted({str(instance.desired["version"]) for instance in self.instances})
+        """The releases that native instances need an environment of."""
+        return sorted({str(one.desired["version"]) for one in self.instances if one.desired["container"] is None})
 
 
 @dataclass
@@ -150,10 +176,12 @@ class _Draft:
 
     name: str
     declared: dict[str, Any]
+    own: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     arguments: dict[str, Any] = field(default_factory=dict)
     claim: cards.Claim = field(init=False)
+    container: container_spec.Declared | None = None
 
     def __post_init__(self) -> None:
         self.claim = cards.Claim(self.name, None, needs_cards=False)
@@ -201,7 +229,7 @@ def _draft(position: int, declared: Mapping[str, Any], defaults: Mapping[str, An
     merged.update({key: value for key, value in declared.items() if value is not None})
     for key in ("arguments", "environment"):
         merged[key] = {**(defaults.get(key) or {}), **(declared.get(key) or {})}
-    return _Draft(name=str(declared.get("name") or f"number {position + 1}"), declared=merged)
+    return _Draft(str(declared.get("name") or f"number {position + 1}"), merged, own=dict(declared))
 
 
 def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) -> Resolved | None:
@@ -231,8 +259,10 @@ def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) ->
     environment = _environment(draft, version, release, model, host.cuda_homes.get(version))
     credentials = [secret for secret in SECRETS if declared.get(secret)]
     has_config = bool({"api_key", "admin_api_key"} & set(credentials))
-    python = f"{ENVIRONMENTS_DIR}/{version}/bin/python"
-    argv = server_args.command_line(python, args, version, has_config)
+    container = _container(draft, host, paths, model, times) if draft.container else None
+    python = container["python"] if container else f"{ENVIRONMENTS_DIR}/{version}/bin/python"
+    config = f"{_credentials_seen_at(draft)}/config.yml" if container else server_args.CREDENTIALS_CONFIG
+    argv = server_args.command_line(python, args, version, config if has_config else "")
     deadline_s = int(declared["start_deadline_s"])
     scheme = "https" if args.get("ssl-certfile") else "http"
     desired = {
@@ -244,10 +274,15 @@ def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) ->
         "nnodes": 1,
         "unit": f"sglang-{draft.name}.service",
         "slice": f"sglang-{draft.name}.slice",
-        "runtime": "native",
+        "runtime": declared["runtime"],
         "version": version,
         "version_assumed": release.assumed,
-        "model": {"path": model.path, "local": model.local, "served_name": args.get("served-model-name", model.path)},
+        "model": {
+            "path": model.path,
+            "local": model.local,
+            "revision": args.get("revision"),
+            "served_name": args.get("served-model-name", model.path),
+        },
         "host": declared["host"],
         "port": declared["port"],
         "scheme": scheme,
@@ -283,6 +318,7 @@ def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) ->
             "restart_s": RESTART_S,
         },
         "writable_paths": paths,
+        "container": container,
         "memory": None if memory is None else dict(memory),
     }
     _check_leak(draft, desired)
@@ -323,11 +359,17 @@ def _check_name(draft: _Draft) -> None:
 def _check_version(draft: _Draft) -> str | None:
     runtime = draft.declared.get("runtime", "native")
     if runtime not in RUNTIMES:
-        draft.wrong(f"runtime '{runtime}' is unknown: native is available")
+        draft.wrong(f"runtime '{runtime}' is unknown: there are {', '.join(RUNTIMES)}")
     elif runtime != "native":
-        draft.wrong(
-            f"runtime '{runtime}' is not available yet. Use native (a virtual environment under {ENVIRONMENTS_DIR})"
-        )
+        return _version_of_image(draft)
+    else:
+        foreign = container_spec.foreign_options(draft.own)
+        if foreign:
+            draft.wrong(f"{', '.join(foreign)}: of no effect with runtime native. Say runtime: podman or docker")
+    return _plain_version(draft)
+
+
+def _plain_version(draft: _Draft) -> str | None:
     version = str(draft.declared.get("version") or "")
     if not version:
         draft.wrong("version is missing: set it on the instance, or sglang_server_version for the host, as 0.5.22")
@@ -342,6 +384,21 @@ def _check_version(draft: _Draft) -> str | None:
         )
         return None
     return version
+
+
+def _version_of_image(draft: _Draft) -> str | None:
+    """The release that the image's tag says. Where a version is declared too, they are the same."""
+    draft.container = container_spec.read(draft.declared)
+    for text in draft.container.problems:
+        draft.wrong(text)
+    declared = _plain_version(draft) if draft.declared.get("version") else None
+    release = draft.container.release
+    if declared and release and declared != release and not draft.declared.get("upgrade"):
+        draft.wrong(
+            f"version {declared} is declared, and the tag of the image says {release}. Leave version out, or correct "
+            "one of them"
+        )
+    return declared or release or None
 
 
 def _check_model(draft: _Draft) -> _Model | None:
@@ -531,28 +588,78 @@ def _drain(declared: Mapping[str, Any], times: grace.Times) -> dict[str, Any]:
 
 def _environment(draft: _Draft, version: str, release: Release, model: _Model, cuda_home: str | None) -> dict[str, str]:
     declared = draft.declared
-    system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     # A declared toolkit wins, by either name that SGLang reads.
     if not draft.claim.needs_cards or {"CUDA_HOME", "CUDA_PATH"} & set(declared["environment"]):
         cuda_home = None
     environment = {
         "HOME": f"{STATE_DIR}/{draft.name}",
-        "PATH": f"{ENVIRONMENTS_DIR}/{version}/bin:{cuda_home or '/usr/local/cuda'}/bin:{system}",
-        **({"CUDA_HOME": cuda_home} if cuda_home else {}),
+        **_system_of(draft, version, cuda_home),
         "PYTHONUNBUFFERED": "1",
         **{name: f"{CACHE_DIR}/{directory}" for name, directory in CACHES.items()},
         "HF_HOME": str(declared["hf_home"]),
         "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false",
         release.output_cap_variable: str(declared["output_cap_tokens"]),
     }
-    if model.local:
+    # Of a revision the files are there before a start, so no start depends on the hub.
+    if model.local or model.arguments.get("revision") or draft.arguments.get("revision"):
         environment["HF_HUB_OFFLINE"] = "1"
-    if draft.claim.needs_cards:
+    # A container sees only its own cards, and numbers them from 0.
+    if draft.claim.needs_cards and not draft.container:
         environment.update(cards.visible_devices(draft.claim.cards))
     if declared.get("hf_token"):
-        environment["HF_TOKEN_PATH"] = f"/run/credentials/sglang-{draft.name}.service/hf_token"
+        environment["HF_TOKEN_PATH"] = f"{_credentials_seen_at(draft)}/hf_token"
     environment.update({str(name): variable_text(value) for name, value in declared["environment"].items()})
     return dict(sorted(environment.items()))
+
+
+def _system_of(draft: _Draft, version: str, cuda_home: str | None) -> dict[str, str]:
+    """Where programs are found. An image has its own PATH and toolkit, and does not know the user by name."""
+    if draft.container:
+        return {"USER": USER, "LOGNAME": USER}
+    system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {
+        "PATH": f"{ENVIRONMENTS_DIR}/{version}/bin:{cuda_home or '/usr/local/cuda'}/bin:{system}",
+        **({"CUDA_HOME": cuda_home} if cuda_home else {}),
+    }
+
+
+def _credentials_seen_at(draft: _Draft) -> str:
+    """The directory that the server finds its credentials in."""
+    if draft.container:
+        return f"{container_spec.CREDENTIALS_DIR}/{draft.name}"
+    return f"/run/credentials/sglang-{draft.name}.service"
+
+
+def _container(
+    draft: _Draft, host: Host, writable: Sequence[str], model: _Model, times: grace.Times
+) -> dict[str, Any] | None:
+    """What the engine is told, beside the environment and the server's own words."""
+    found = draft.container
+    if found is None or found.image is None:
+        return None
+    engine = host.engines.get(found.engine) or {}
+    devices, gpus = container_spec.devices_of(
+        found.engine, draft.claim.needs_cards, draft.claim.cards, bool(engine.get("cdi", True))
+    )
+    credentials = _credentials_seen_at(draft) if any(draft.declared.get(secret) for secret in SECRETS) else ""
+    mounts = container_spec.mounts_of(found, writable, model.path if model.local else "", draft.arguments, credentials)
+    driver = str(engine.get("cgroup_driver") or "systemd")
+    return {
+        "engine": found.engine,
+        "name": f"sglang-{draft.name}",
+        "image": str(found.image),
+        "run_image": found.image.by_digest,
+        "python": found.python,
+        "ipc": found.ipc,
+        "shm_size_bytes": found.shm_size_bytes,
+        "mounts": [mount.as_dict() for mount in mounts],
+        "devices": devices,
+        "gpus": gpus,
+        "user": host.user or USER,
+        "cgroup_parent": container_spec.cgroup_parent(found.engine, f"sglang-{draft.name}.slice", driver),
+        "stop_timeout_s": times.grace_period_s,
+        "engine_arguments": found.engine_arguments,
+    }
 
 
 def _writable_paths(draft: _Draft) -> list[str]:
@@ -586,6 +693,18 @@ def _fingerprint(instance: str, secrets: Sequence[str]) -> str:
 
 
 def _unit(draft: _Draft, desired: Mapping[str, Any], credentials: Sequence[str], has_config: bool) -> dict[str, Any]:
+    load = []
+    if has_config:
+        load.append(f"config.yml:{desired['credentials']['config']}")
+    if "hf_token" in credentials:
+        load.append(f"hf_token:{desired['credentials']['hf_token']}")
+    unit = {
+        "read_write_paths": [unit_words.path_word(path) for path in desired["writable_paths"]],
+        "load_credentials": load,
+        "model_mounts": [unit_words.path_word(desired["model"]["path"])] if desired["model"]["local"] else [],
+    }
+    if desired["container"]:
+        return {**unit, **_container_unit(desired)}
     paths = [
         *desired["writable_paths"],
         desired["model"]["path"],
@@ -593,19 +712,26 @@ def _unit(draft: _Draft, desired: Mapping[str, Any], credentials: Sequence[str],
         *desired["environment"].values(),
     ]
     in_home = any((path + "/").startswith(_HIDDEN_BY_PROTECT_HOME) for path in paths)
-    load = []
-    if has_config:
-        load.append(f"config.yml:{desired['credentials']['config']}")
-    if "hf_token" in credentials:
-        load.append(f"hf_token:{desired['credentials']['hf_token']}")
     return {
+        **unit,
+        "path": f"{UNIT_DIR}/{desired['unit']}",
+        "absent": [f"{QUADLET_DIR}/sglang-{draft.name}.container"],
         "exec_start": unit_words.exec_line(desired["argv"], [server_args.CREDENTIALS_CONFIG] if has_config else []),
         "environment": [unit_words.environment_line(name, value) for name, value in desired["environment"].items()],
         "protect_home": "read-only" if in_home else "true",
-        "read_write_paths": [unit_words.path_word(path) for path in desired["writable_paths"]],
-        "load_credentials": load,
-        "model_mounts": [unit_words.path_word(desired["model"]["path"])] if desired["model"]["local"] else [],
     }
+
+
+def _container_unit(desired: Mapping[str, Any]) -> dict[str, Any]:
+    stop_s = desired["container"]["stop_timeout_s"] + container_words.STOP_MARGIN_S
+    service = f"{UNIT_DIR}/{desired['unit']}"
+    quadlet = f"{QUADLET_DIR}/{desired['container']['name']}.container"
+    if container_words.is_podman(desired):
+        # systemd takes a unit of /etc before one that is made of a Quadlet.
+        absent = [service, f"{UNIT_DIR}/multi-user.target.wants/{desired['unit']}"]
+        return {"path": quadlet, "absent": absent, "lines": container_words.quadlet_lines(desired), "stop_s": stop_s}
+    line = container_words.docker_line(desired)
+    return {"path": service, "absent": [quadlet], "exec_start": line, "stop_s": stop_s}
 
 
 def _slice_lines(limits: Mapping[str, int | None]) -> list[str]:

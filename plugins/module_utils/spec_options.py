@@ -14,6 +14,22 @@ def shared_options() -> dict[str, Any]:
     return {
         "runtime": {"type": "str"},
         "version": {"type": "str"},
+        "image": {"type": "str"},
+        "image_python": {"type": "str"},
+        "ipc": {"type": "str", "choices": ["private", "host"]},
+        "shm_size": {"type": "str"},
+        "mounts": {
+            "type": "list",
+            "elements": "dict",
+            "options": {
+                "source": {"type": "str", "required": True},
+                "target": {"type": "str"},
+                "read_only": {"type": "bool", "default": True},
+            },
+        },
+        "engine_arguments": {"type": "list", "elements": "str"},
+        "cuda": {"type": "str"},
+        "cuda_compat": {"type": "bool"},
         "host": {"type": "str"},
         "arguments": {"type": "dict"},
         "environment": {"type": "dict"},

@@ -91,7 +91,7 @@ def _check_port(desired: Desired) -> None:
     """A port that somebody else holds is met here: SGLang would load, log that it is up, and then die."""
     host = str(desired.raw.get("host") or "0.0.0.0")
     held = ports.conflicts(ports.listeners(desired.port), host)
-    held = [listener for listener in held if listener.pid is None or not cgroup.in_unit(listener.pid, desired.unit)]
+    held = [listener for listener in held if listener.pid is None or not cgroup.in_slice(listener.pid, desired.slice)]
     if held:
         raise EngineError(
             "port_taken",
@@ -129,7 +129,7 @@ def run(options: StartOptions, reporter: Reporter) -> None:
             unit = planned.unit
         else:
             unit, client = _start(options, planned, reporter)
-        result["main_pid"] = unit.main_pid
+        result["main_pid"] = observe.main_pid(desired, unit)
         _facts(unit, desired, client, result)
     except EngineError as error:
         reporter.end(False, kind=error.kind, msg=error.msg, **error.facts)
@@ -269,7 +269,7 @@ def _check_place(desired: Desired, unit: systemd.Unit, result: dict[str, Any]) -
     """The main process must be in its slice, the kernel must hold the limits asked for, the port must be its own."""
     problems: list[str] = []
     try:
-        held = cgroup.held_for(unit.main_pid, desired.slice)
+        held = cgroup.held_for(_main_process(desired, unit), desired.slice)
         result["memory"] = {
             "cgroup_version": held.version,
             "memory_max_bytes": held.memory_max_bytes,
@@ -294,7 +294,7 @@ def _check_place(desired: Desired, unit: systemd.Unit, result: dict[str, Any]) -
     foreign = [
         listener
         for listener in ports.listeners(desired.port)
-        if listener.pid is not None and not cgroup.in_unit(listener.pid, desired.unit)
+        if listener.pid is not None and not cgroup.in_slice(listener.pid, desired.slice)
     ]
     if foreign:
         systemd.stop_and_wait(desired.unit, _STOP_OF_A_DEAD_START_S)
@@ -303,6 +303,20 @@ def _check_place(desired: Desired, unit: systemd.Unit, result: dict[str, Any]) -
             f"Port {desired.port} answered while instance {desired.instance} started, but {foreign[0].text()} holds "
             "it, not the instance. The instance was stopped.",
         )
+
+
+def _main_process(desired: Desired, unit: systemd.Unit) -> int:
+    """The process that the limits must hold for. A container that is elsewhere is in none of the slice's groups."""
+    pid = observe.main_pid(desired, unit)
+    if not pid:
+        container = desired.container or {}
+        raise EngineError(
+            "limit_mismatch",
+            f"No container runs in {desired.slice}: its memory limits do not hold for the server. See where "
+            f"{container.get('engine')} put it: `systemd-cgls` and `{container.get('engine')} inspect "
+            f"{container.get('name')}`, and run the role sglang_server again if the engine's settings have changed.",
+        )
+    return pid
 
 
 def _facts(unit: systemd.Unit, desired: Desired, client: ServerClient, result: dict[str, Any]) -> None:

@@ -60,11 +60,50 @@ options:
         type: int
         default: 1
       runtime: &runtime
-        description: How SGLang is run. V(native), a virtual environment, is what there is for now.
+        description: How SGLang is run. V(native), a virtual environment, or in a container by V(podman) or V(docker).
         type: str
       version: &version
         description: The exact release of SGLang.
         type: str
+      image: &image
+        description: The image of an instance in a container, by tag and digest. The tag says the release.
+        type: str
+      image_python: &image_python
+        description: The interpreter that the image has SGLang in.
+        type: str
+      ipc: &ipc
+        description: Whether the container has shared memory of its own or the host's.
+        type: str
+        choices: [private, host]
+      shm_size: &shm_size
+        description: The size of the container's own shared memory, as V(32g).
+        type: str
+      mounts: &mounts
+        description: What else of the host the container sees.
+        type: list
+        elements: dict
+        suboptions:
+          source:
+            description: The path on the host.
+            type: str
+            required: true
+          target:
+            description: The path in the container. Default is the same.
+            type: str
+          read_only:
+            description: Whether the container may not write there.
+            type: bool
+            default: true
+      engine_arguments: &engine_arguments
+        description: Further options of C(podman run) or C(docker run), each one word.
+        type: list
+        elements: str
+      cuda: &cuda
+        description: The release of CUDA in the image, where its tag does not say it. For the preflight.
+        type: str
+      cuda_compat: &cuda_compat
+        description: Whether the image has CUDA's compatibility library. For the preflight.
+        type: bool
       host: &host
         description: The address that the HTTP server listens on.
         type: str
@@ -163,6 +202,14 @@ options:
     suboptions:
       runtime: *runtime
       version: *version
+      image: *image
+      image_python: *image_python
+      ipc: *ipc
+      shm_size: *shm_size
+      mounts: *mounts
+      engine_arguments: *engine_arguments
+      cuda: *cuda
+      cuda_compat: *cuda_compat
       host: *host
       arguments: *arguments
       environment: *environment
@@ -189,6 +236,19 @@ options:
         do not get it.
     type: dict
     default: {}
+  engines:
+    description:
+      - What M(serving.sglang.container_info) read of the host's container engines
+        (RV(serving.sglang.container_info#module:readings)).
+      - Without it docker is taken to use systemd's control groups, and both engines to know cards by CDI.
+    type: dict
+    default: {}
+  service_user:
+    description:
+      - The user and group that servers in containers run as, in numbers as V(998:998).
+      - Without it the name of the service user stands in their desired state, which an image does not know.
+    type: str
+    default: ""
   memory_again:
     description: Has every memory fraction chosen anew, although nothing that it rests on has changed.
     type: bool
@@ -284,6 +344,11 @@ instances:
       type: list
       elements: str
       sample: ["api_key"]
+    container_check:
+      description: The instance as M(serving.sglang.container_info) takes it; none for a native server.
+      returned: always
+      type: dict
+      sample: {"name": "main", "runtime": "podman"}
     directories:
       description: Directories outside of C(/var/lib/sglang) and C(/var/cache/sglang) that the server writes to.
       returned: always
@@ -291,7 +356,7 @@ instances:
       elements: str
       sample: ["/data/huggingface"]
 versions:
-  description: The releases of SGLang that the instances need.
+  description: The releases of SGLang that native instances need an environment of.
   returned: success
   type: list
   elements: str
@@ -318,6 +383,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.serving.sglang.plugins.module_utils import declared_types
+from ansible_collections.serving.sglang.plugins.module_utils.container_spec import engine_facts
 from ansible_collections.serving.sglang.plugins.module_utils.instance_memory import plan_instances
 from ansible_collections.serving.sglang.plugins.module_utils.spec import Host, Outcome, resolve, wishes
 from ansible_collections.serving.sglang.plugins.module_utils.spec_options import instance_options, shared_options
@@ -378,6 +444,8 @@ def main() -> None:
             "instances": {"type": "list", "elements": "dict", "required": True, "options": instance_options()},
             "defaults": {"type": "dict", "default": {}, "options": shared_options()},
             "cuda_homes": {"type": "dict", "default": {}},
+            "engines": {"type": "dict", "default": {}},
+            "service_user": {"type": "str", "default": ""},
             "memory_again": {"type": "bool", "default": False},
             "host_name": {"type": "str", "required": True},
             "address": {"type": "str", "required": True},
@@ -391,7 +459,14 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
-    host = Host(given["host_name"], given["address"], given["gpus"], given["cuda_homes"])
+    host = Host(
+        given["host_name"],
+        given["address"],
+        given["gpus"],
+        given["cuda_homes"],
+        engine_facts(given["engines"]),
+        given["service_user"],
+    )
     outcome = resolve(given["instances"], given["defaults"], host)
     if not outcome.problems:
         outcome = with_memory(outcome, given, host)

@@ -138,7 +138,8 @@ def read_declaration(
         typed, wrong_here, keys = _typed(given, instance_options(), validate)
         name = str(typed.get("name") or f"number {position + 1}")
         declared_version = str(typed.get("version") or shared.get("version") or "")
-        typed = {**typed, "version": upgrade_to} if upgrade_to else typed
+        # The image of another release is not known yet.
+        typed = {**typed, "version": upgrade_to, "upgrade": True} if upgrade_to else typed
         for text in wrong_here:
             read.add(REFUSED.found(text, f"sglang_server_instances, '{name}'"), name)
         # What was left out is missing then, which is nothing more that is wrong.

@@ -109,7 +109,7 @@ def test_command_line() -> None:
         "context-length": None,
         "chat-template": "-x",
     }
-    assert server_args.command_line("/v/bin/python", args, VERSION, credentials=True) == [
+    assert server_args.command_line("/v/bin/python", args, VERSION, server_args.CREDENTIALS_CONFIG) == [
         "/v/bin/python",
         "-m",
         "sglang.launch_server",
@@ -124,7 +124,7 @@ def test_command_line() -> None:
         # Two words: as one, SGLang overlooks it.
         *("--config", "${CREDENTIALS_DIRECTORY}/config.yml"),
     ]
-    assert "--config" not in server_args.command_line("/v/bin/python", args, VERSION, credentials=False)
+    assert "--config" not in server_args.command_line("/v/bin/python", args, VERSION)
 
 
 def test_what_became_a_switch_is_rendered_by_release() -> None:

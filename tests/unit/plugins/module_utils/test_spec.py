@@ -67,7 +67,13 @@ def test_desired_state_has_what_start_drain_and_status_read() -> None:
         "nnodes": 1,
     }
     assert desired["argv"][:3] == ["/opt/sglang/0.5.22/bin/python", "-m", "sglang.launch_server"]
-    assert desired["model"] == {"path": "/srv/models/tiny", "local": True, "served_name": "/srv/models/tiny"}
+    assert desired["model"] == {
+        "path": "/srv/models/tiny",
+        "local": True,
+        "revision": None,
+        "served_name": "/srv/models/tiny",
+    }
+    assert (desired["runtime"], desired["container"]) == ("native", None)
     assert (desired["probe_url"], desired["worker_url"]) == ("http://127.0.0.1:30000", "http://10.77.0.11:30000")
     assert (desired["drain"]["timeout_s"], desired["grace"]["period_s"]) == (112, 192)
     assert desired["grace"]["arithmetic"].endswith("= 192 s")
@@ -124,8 +130,10 @@ def test_environment_of_a_release_with_a_toolkit_of_its_own() -> None:
 
 def test_environment_of_a_hub_model() -> None:
     desired = one(model="Qwen/Qwen3-8B", revision="abc")
-    assert "HF_HUB_OFFLINE" not in desired["environment"]
-    assert desired["args"]["revision"] == "abc"
+    # The files of a revision are fetched before a start, so that none depends on the hub.
+    assert desired["environment"]["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in one(model="Qwen/Qwen3-8B")["environment"]
+    assert (desired["args"]["revision"], desired["model"]["revision"]) == ("abc", "abc")
     assert desired["model"]["local"] is False
 
 
@@ -264,7 +272,8 @@ def test_what_only_sounds_like_a_secret_is_accepted() -> None:
         ({"model": "models/tiny/x"}, "neither an absolute path nor a hub id"),
         ({"port": None}, "port is missing"),
         ({"port": 70000}, "70000 is not a port"),
-        ({"runtime": "docker"}, "runtime 'docker' is not available yet"),
+        ({"runtime": "docker"}, "image is missing: runtime docker runs a pinned image"),
+        ({"image": "r.example/sglang:v0.5.22"}, "image: of no effect with runtime native"),
         ({"runtime": "lxc"}, "runtime 'lxc' is unknown"),
         ({"version": "latest"}, "version 'latest' does not say which release"),
         ({"version": "0.5.22/../x"}, "does not say which release"),
@@ -314,7 +323,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         "model is missing",
         "write it 'tp-size'",
         "declare it as 'host'",
-        "instance 'two': runtime 'podman'",
+        "instance 'two': image is missing",
         "instance 'two': environment HF_TOKEN",
         "instance 'two': output_cap_tokens not set",
         "both take port 30000",

@@ -71,7 +71,7 @@ def test_an_upgrade_is_read_as_if_it_were_declared() -> None:
         ({"name": "a-b"}, "a dash would nest"),
         ({"version": "latest"}, "does not say which release"),
         ({"model": None}, "model is missing"),
-        ({"runtime": "docker"}, "is not available yet"),
+        ({"runtime": "docker"}, "image is missing"),
         ({"output_cap_tokens": 0}, "output_cap_tokens"),
         ({"cards": ["x"]}, "neither an index nor a UUID"),
     ],

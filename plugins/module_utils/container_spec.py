@@ -1,0 +1,262 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an instance declares about its container, read and judged: image, shared memory, mounts, cards. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .checks.cdi_readings import KIND_OF_CARDS
+from .checks.container_declared import ADVISED_SHM
+from .errors import EngineError
+from .image_reference import ImageReference, parse_reference, read_tag, refuse
+from .limits import parse_size
+
+DOCKER, PODMAN = "docker", "podman"
+ENGINES = (DOCKER, PODMAN)
+OPTIONS = ("image", "image_python", "ipc", "shm_size", "mounts", "engine_arguments", "cuda", "cuda_compat")
+# Where the unit puts what LoadCredential= gave it, for the user that the server runs as in its container.
+CREDENTIALS_DIR = "/run/sglang/credentials"
+
+# Options of the engine that the unit itself rests on, and what an instance says instead.
+_OURS = {
+    "--privileged": "it would see every card and device of the host; give it devices, as --device /dev/infiniband",
+    "--name": "the unit finds its container by its name",
+    "--rm": "the unit removes its container",
+    "--detach": "the unit follows the container",
+    "-d": "the unit follows the container",
+    "--restart": "systemd restarts the server",
+    "--init": "the server is the first process, so that SIGTERM reaches it alone",
+    "--entrypoint": "say image_python, or build the image otherwise",
+    "--pull": "a start never pulls; the image is fetched before",
+    "--stop-timeout": "it is the grace period, computed from output_cap_tokens and slowest_tokens_per_s",
+    "--stop-signal": "SGLang drains on SIGTERM",
+    "--cgroup-parent": "the limits of the instance stand on its slice",
+    "--cgroups": "the limits of the instance stand on its slice",
+    "--memory": "say memory_max",
+    "-m": "say memory_max",
+    "--user": "the server runs as the user sglang, as caches and models expect",
+    "-u": "the server runs as the user sglang, as caches and models expect",
+    "--env": "say environment",
+    "-e": "say environment",
+    "--env-file": "say environment",
+    "--volume": "say mounts",
+    "-v": "say mounts",
+    "--mount": "say mounts",
+    "--network": "the server listens on the host's own port",
+    "--net": "the server listens on the host's own port",
+    "--ipc": "say ipc",
+    "--shm-size": "say shm_size",
+    "--gpus": "say cards",
+    "--log-driver": "the journal has the log",
+    "--workdir": "it is the directory of the instance",
+    "-w": "it is the directory of the instance",
+}
+# Arguments of SGLang that name a file or a folder which the server reads.
+_READ_ARGUMENTS = (
+    "chat-template",
+    "completion-template",
+    "debug-tensor-dump-input-file",
+    "decrypted-config-file",
+    "decrypted-draft-config-file",
+    "flexkv-config-file",
+    "kt-weight-path",
+    "lmcache-config-file",
+    "modelopt-checkpoint-restore-path",
+    "pdmux-config-path",
+    "quantization-param-path",
+    "speculative-adaptive-config",
+    "speculative-draft-model-path",
+    "speculative-dspark-confidence-sts-path",
+    "speculative-dspark-sps-table-path",
+    "speculative-ngram-external-corpus-path",
+    "ssl-ca-certs",
+    "ssl-certfile",
+    "ssl-keyfile",
+    "tokenizer-path",
+    "uno-lora-path",
+)
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A directory or file of the host that the container sees."""
+
+    source: str
+    target: str
+    read_only: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"source": self.source, "target": self.target, "read_only": self.read_only}
+
+
+@dataclass
+class Declared:
+    """What an instance says of its container, and what is wrong with it."""
+
+    engine: str
+    image: ImageReference | None = None
+    python: str = "python3"
+    ipc: str = "private"
+    shm_size_bytes: int | None = None
+    mounts: list[Mount] = field(default_factory=list)
+    engine_arguments: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def release(self) -> str:
+        """The release of SGLang that the image's tag says; empty where there is no image that may be deployed."""
+        return read_tag(self.image.tag).release if self.image else ""
+
+
+def read(declared: Mapping[str, Any]) -> Declared:
+    """Read the declaration of an instance whose runtime is an engine."""
+    found = Declared(str(declared["runtime"]), python=str(declared.get("image_python") or "python3"))
+    _read_image(found, str(declared.get("image") or ""))
+    _read_shared_memory(found, declared)
+    for mount in declared.get("mounts") or ():
+        _read_mount(found, mount)
+    _read_engine_arguments(found, declared.get("engine_arguments") or ())
+    return found
+
+
+def foreign_options(declared: Mapping[str, Any]) -> list[str]:
+    """The options of containers that an instance without one declares itself."""
+    return [name for name in OPTIONS if declared.get(name) not in (None, [], "", False)]
+
+
+def _read_image(found: Declared, text: str) -> None:
+    if not text:
+        found.problems.append(
+            f"image is missing: runtime {found.engine} runs a pinned image, as "
+            "docker.io/lmsysorg/sglang:v0.5.22@sha256:…; the module image_pin finds the digest of a tag"
+        )
+        return
+    try:
+        reference = parse_reference(text)
+    except EngineError as error:
+        found.problems.append(f"image: {error.msg}")
+        return
+    problem = refuse(reference)
+    if problem:
+        found.problems.append(f"image: {problem}")
+        return
+    found.image = reference
+
+
+def _read_shared_memory(found: Declared, declared: Mapping[str, Any]) -> None:
+    found.ipc = str(declared.get("ipc") or "private")
+    size = declared.get("shm_size")
+    if found.ipc not in ("private", "host"):
+        found.problems.append(f"ipc is '{found.ipc}': it is private or host")
+    elif found.ipc == "host" and size:
+        found.problems.append(
+            f"shm_size {size} has no effect with ipc: host, whose /dev/shm is the host's own. Leave one of them out"
+        )
+    elif found.ipc == "private":
+        try:
+            found.shm_size_bytes = parse_size(size or ADVISED_SHM)
+        except ValueError as error:
+            found.problems.append(f"shm_size: {error}")
+        if found.shm_size_bytes is None and not found.problems:
+            found.problems.append("shm_size: an engine needs a size, as 32g, or say ipc: host")
+
+
+def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
+    source = str(mount.get("source") or "")
+    target = str(mount.get("target") or source)
+    for name, path in (("source", source), ("target", target)):
+        if not path.startswith("/") or path == "/":
+            found.problems.append(f"mounts: {name} '{path}' is not an absolute path below /")
+            return
+        bad = next((letter for letter in ':,"\n' if letter in path), "")
+        if bad:
+            found.problems.append(f"mounts: {name} '{path}' has a {bad!r}, which engines cannot be told. Rename it")
+            return
+    read_only = mount.get("read_only")
+    found.mounts.append(Mount(source, target, True if read_only is None else bool(read_only)))
+
+
+def _read_engine_arguments(found: Declared, words: Sequence[Any]) -> None:
+    for word in map(str, words):
+        name = word.partition("=")[0]
+        if not word.startswith("-"):
+            found.problems.append(
+                f"engine_arguments: '{word}' is no option. Write each as one word with its value, as "
+                "--device=/dev/infiniband"
+            )
+        elif name in _OURS:
+            found.problems.append(f"engine_arguments: {name} is refused: {_OURS[name]}")
+        else:
+            found.engine_arguments.append(word)
+
+
+# --- what the container sees ----------------------------------------------------------------------------------------
+
+
+def mounts_of(
+    found: Declared, writable: Sequence[str], model: str, arguments: Mapping[str, Any], credentials: str
+) -> list[Mount]:
+    """Everything of the host that the container sees, the same at the same place as for a native server."""
+    mounts = {mount.target: mount for mount in found.mounts}
+    for path in writable:
+        mounts.setdefault(path, Mount(path, path, read_only=False))
+    read = [model] if model else []
+    read += [str(arguments[name]) for name in _READ_ARGUMENTS if arguments.get(name)]
+    read += _adapters(arguments.get("lora-paths"))
+    read += [credentials] if credentials else []
+    for path in read:
+        if path.startswith("/") and not _is_below(path, mounts):
+            mounts[path] = Mount(path, path)
+    return [mounts[target] for target in sorted(mounts)]
+
+
+def _adapters(value: Any) -> list[str]:
+    """The folders of LoRA adapters: `name=/path` or a path each."""
+    values = value if isinstance(value, (list, tuple)) else [value] if isinstance(value, str) else []
+    return [str(each).partition("=")[2] or str(each) for each in values if isinstance(each, str)]
+
+
+def _is_below(path: str, mounts: Mapping[str, Mount]) -> bool:
+    return any(path == target or path.startswith(target.rstrip("/") + "/") for target in mounts)
+
+
+def devices_of(engine: str, needs_cards: bool, cards: Sequence[Any] | None, cdi: bool) -> tuple[list[str], str | None]:
+    """The cards as the engine is told them: names of CDI, or the value of docker's --gpus.
+
+    CDI's names are those that `nvidia-ctk cdi generate` gives: by index, by UUID, and `all`.
+    """
+    if not needs_cards:
+        return [], None
+    if engine == PODMAN or cdi:
+        return [f"nvidia.com/gpu={card}" for card in (cards or ["all"])], None
+    return [], '"device=' + ",".join(str(card) for card in cards) + '"' if cards else "all"
+
+
+def cgroup_parent(engine: str, slice_name: str, driver: str) -> str | None:
+    """What docker is told as the parent of the container's group. podman's containers join by their unit's Slice=."""
+    if engine == PODMAN:
+        return None
+    return f"/sglang.slice/{slice_name}" if driver == "cgroupfs" else slice_name
+
+
+def engine_facts(readings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What units depend on, from what container_info read. A reading that failed says nothing."""
+    docker, cdi = readings.get(DOCKER) or {}, readings.get("cdi") or {}
+    directories, driver = docker.get("cdi_directories"), docker.get("cgroup_driver")
+    facts: dict[str, Any] = {}
+    if isinstance(driver, str):
+        facts["cgroup_driver"] = driver
+    if isinstance(directories, (list, tuple)):
+        files = cdi.get("files") or ()
+        facts["cdi"] = bool(directories) and any(_has_cards(file) for file in files)
+    return {DOCKER: facts, PODMAN: {}}
+
+
+def _has_cards(file: Mapping[str, Any]) -> bool:
+    spec = file.get("spec") or {}
+    return str(spec.get("kind")) == KIND_OF_CARDS
