@@ -16,7 +16,7 @@ class Backend(abc.ABC):
     """Makes and removes the hosts of a fleet. Paths and addresses come from the fleet; the rest is the backend's."""
 
     @abc.abstractmethod
-    def check(self) -> None:
+    def check(self, fleet: Fleet) -> None:
         """Raise FleetError when this machine cannot carry such hosts, with what is missing."""
 
     @abc.abstractmethod

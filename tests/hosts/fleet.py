@@ -11,9 +11,13 @@ import subprocess
 
 NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,19}$")
 STATE = pathlib.Path("/run/serving-sglang-lab")
-BRIDGE_ADDRESS = "10.77.0.254"
+# What runs on this machine in the fleet's network has this address, such as the registry of tests/lab/registry.
+BRIDGE_ADDRESS = "10.77.0.1"
 GATEWAY_ADDRESS = "10.77.0.9"
 MOST_SERVERS = 40
+# The releases of Debian that hosts may have. The first one runs SGLang natively, the second one has container engines.
+SUITES = ("bookworm", "trixie")
+CONTAINERS = "trixie"
 
 
 class FleetError(Exception):
@@ -37,6 +41,7 @@ class Fleet:
 
     name: str
     hosts: tuple[Host, ...] = ()
+    suite: str = SUITES[0]
 
     def __post_init__(self) -> None:
         if not NAME.match(self.name):
@@ -75,13 +80,13 @@ class Fleet:
         return self.state.exists() or self.disks.exists()
 
 
-def planned(name: str, servers: int, gateway: bool) -> Fleet:
+def planned(name: str, servers: int, gateway: bool, suite: str = SUITES[0]) -> Fleet:
     if not 0 <= servers <= MOST_SERVERS or servers + gateway == 0:
         raise FleetError(f"a fleet has 1 to {MOST_SERVERS} servers, or a gateway alone; asked for {servers} servers")
     hosts = [Host(f"h{n}", f"10.77.0.{10 + n}", "sglang_servers") for n in range(1, servers + 1)]
     if gateway:
         hosts.append(Host("gw", GATEWAY_ADDRESS, "sglang_gateways"))
-    return Fleet(name, tuple(hosts))
+    return Fleet(name, tuple(hosts), suite)
 
 
 def known(name: str) -> Fleet:
@@ -89,7 +94,7 @@ def known(name: str) -> Fleet:
     fleet = Fleet(name)
     try:
         recorded = json.loads((fleet.state / "fleet.json").read_text(encoding="utf-8"))
-        return Fleet(name, tuple(Host(**host) for host in recorded["hosts"]))
+        return Fleet(name, tuple(Host(**host) for host in recorded["hosts"]), recorded["suite"])
     except (OSError, ValueError, KeyError, TypeError):
         return fleet
 
@@ -111,7 +116,7 @@ def write_files(fleet: Fleet) -> None:
     )
     fleet.ssh_config.write_text(_ssh_config(fleet), encoding="utf-8")
     fleet.inventory.write_text(_inventory(fleet), encoding="utf-8")
-    record = {"name": fleet.name, "hosts": [dataclasses.asdict(host) for host in fleet.hosts]}
+    record = {"name": fleet.name, "suite": fleet.suite, "hosts": [dataclasses.asdict(host) for host in fleet.hosts]}
     (fleet.state / "fleet.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

@@ -20,20 +20,23 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 import backends
-from fleet import BRIDGE_ADDRESS, Fleet, FleetError, Host, cache_directory
+from fleet import BRIDGE_ADDRESS, CONTAINERS, Fleet, FleetError, Host, cache_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-SUITE = "bookworm"
-SGLANG = "sglang/0.5.22"
 REBOOT = 133  # how systemd-nspawn --keep-unit says that the container wants to boot again
 BRIDGE = "br0"
+# Container engines keep their images in overlays, which cannot lie on the overlay that a host's disk is: each engine's
+# folder is one of the machine's own file system.
+ENGINES = {"containers": "/var/lib/containers", "docker": "/var/lib/docker", "containerd": "/var/lib/containerd"}
+# What they call that systemd-nspawn forbids.
+ENGINE_CALLS = "--system-call-filter=@keyring @pkey bpf"
 PROGRAMS = ("systemd-nspawn", "ip", "nsenter", "mount", "ssh", "ssh-keygen")
 
 
 class Nspawn(backends.Backend):
-    def check(self) -> None:
+    def check(self, fleet: Fleet) -> None:
         if os.geteuid() != 0:
             raise FleetError("needs root, for mounts and network namespaces: run it with sudo")
         missing = [program for program in PROGRAMS if shutil.which(program) is None]
@@ -41,8 +44,8 @@ class Nspawn(backends.Backend):
             raise FleetError(f"needs {', '.join(missing)}: tests/lab/setup.sh installs what test hosts need")
         if not _has_text(pathlib.Path("/etc/machine-id")):
             raise FleetError("/etc/machine-id is empty, and systemd-nspawn needs it: run systemd-machine-id-setup")
-        if not _root_file_system().is_dir():
-            raise FleetError(f"{_root_file_system()} is not there: run tests/lab/setup.sh first, it makes it")
+        if not _root_file_system(fleet).is_dir():
+            raise FleetError(f"{_root_file_system(fleet)} is not there: run tests/lab/setup.sh first, it makes it")
 
     def up(self, fleet: Fleet, binds: Sequence[str], arguments: Sequence[str]) -> None:
         _make_network(fleet)
@@ -99,8 +102,8 @@ class Nspawn(backends.Backend):
         return not _supervisor(fleet, host)
 
 
-def _root_file_system() -> pathlib.Path:
-    return cache_directory() / f"rootfs-{SUITE}"
+def _root_file_system(fleet: Fleet) -> pathlib.Path:
+    return cache_directory() / f"rootfs-{fleet.suite}"
 
 
 def _has_text(path: pathlib.Path) -> bool:
@@ -153,9 +156,9 @@ def _make_network(fleet: Fleet) -> None:
 
 def _make_disk(fleet: Fleet, host: Host) -> None:
     disk = fleet.disks / host.name
-    for part in ("upper", "work", "root"):
+    for part in ("upper", "work", "root", *(ENGINES if fleet.suite == CONTAINERS else ())):
         (disk / part).mkdir(parents=True)
-    layers = f"lowerdir={_root_file_system()},upperdir={disk / 'upper'},workdir={disk / 'work'}"
+    layers = f"lowerdir={_root_file_system(fleet)},upperdir={disk / 'upper'},workdir={disk / 'work'}"
     _run("mount", "-t", "overlay", "overlay", "-o", layers, str(disk / "root"))
     root = disk / "root"
     _write(root / "etc/hostname", f"{host.name}\n")
@@ -205,8 +208,6 @@ def _mounts_under(directory: pathlib.Path) -> list[str]:
 
 
 def _write_supervisor(fleet: Fleet, host: Host, binds: Sequence[str], arguments: Sequence[str]) -> None:
-    cache = cache_directory()
-    shared = {SGLANG: f"/opt/{SGLANG}", "models": "/srv/models", "wheels": "/srv/wheels"}
     container = [
         "systemd-nspawn",
         "--quiet",
@@ -221,7 +222,8 @@ def _write_supervisor(fleet: Fleet, host: Host, binds: Sequence[str], arguments:
         "--timezone=off",
         "--link-journal=no",
         f"--network-bridge={BRIDGE}",
-        *(f"--bind-ro={cache / source}:{target}" for source, target in shared.items() if (cache / source).is_dir()),
+        *(f"--bind-ro={source}:{target}" for source, target in _shared(fleet).items() if source.is_dir()),
+        *_for_engines(fleet, host),
         *(f"--bind={bind}" for bind in binds),
         *arguments,
     ]
@@ -233,6 +235,21 @@ def _write_supervisor(fleet: Fleet, host: Host, binds: Sequence[str], arguments:
     inner = "\n".join([*enter, f"exec {shlex.join(container)}"])
     outer = f"while :; do sh -c {shlex.quote(inner)}; [ $? = {REBOOT} ] || exit; done\n"
     _write(_supervisor_script(fleet, host.name), outer)
+
+
+def _shared(fleet: Fleet) -> dict[pathlib.Path, str]:
+    """What every host sees of the machine, to read only."""
+    cache = cache_directory()
+    shared = {cache / "models": "/srv/models", cache / "wheels": "/srv/wheels"}
+    if fleet.suite != CONTAINERS:  # the environments are made for the Python of the other release
+        shared |= {environment: f"/opt/sglang/{environment.name}" for environment in (cache / "sglang").glob("*")}
+    return shared
+
+
+def _for_engines(fleet: Fleet, host: Host) -> list[str]:
+    if fleet.suite != CONTAINERS:
+        return []
+    return [ENGINE_CALLS, *(f"--bind={fleet.disks / host.name / part}:{path}" for part, path in ENGINES.items())]
 
 
 def _supervisor_script(fleet: Fleet, host: str) -> pathlib.Path:

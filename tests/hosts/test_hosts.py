@@ -34,7 +34,7 @@ def traces(fleet: str = FLEET) -> list[str]:
     places = [f"/run/netns/sglang-{fleet}", f"{CACHE}/fleets/{fleet}", f"{STATE}/{fleet}"]
     found += [place for place in places if pathlib.Path(place).exists()]
     short = hashlib.sha256(fleet.encode()).hexdigest()[:4]
-    found += [str(path) for path in pathlib.Path("/run/systemd/nspawn").glob(f"*/{short}-h*")]
+    found += [str(path) for path in pathlib.Path("/run/systemd/nspawn").glob(f"*/{short}-*")]
     for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = process.read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -83,8 +83,9 @@ def test_hosts_see_each_other_and_no_other_network(fleet: str) -> None:
 
 
 def test_real_sglang_the_model_and_the_wheels_are_there_to_read(fleet: str) -> None:
-    version = "import importlib.metadata as m; print(m.version('sglang'))"
-    assert on("h1", f'/opt/sglang/0.5.22/bin/python -c "{version}"').stdout == "0.5.22\n"
+    ask = "import importlib.metadata as m; print(m.version('sglang'))"
+    for version in ("0.5.22", "0.5.23"):
+        assert on("h1", f'/opt/sglang/{version}/bin/python -c "{ask}"').stdout == f"{version}\n"
     assert on("h1", "sudo -u ops head -c1 /srv/models/tiny/model.safetensors | wc -c").stdout.strip() == "1"
     on("h1", "python3 -m venv /tmp/v && /tmp/v/bin/pip download -q -d /tmp/w --no-deps smg==1.13.0")
     assert on("h1", "touch /srv/models/x", check=False).returncode != 0
@@ -145,6 +146,35 @@ def test_what_does_not_exist_is_said(fleet: str) -> None:
     assert "has no host 'h9'" in hosts("ssh", "h9", check=False).stderr
     assert "is not up" in hosts("exec", "--", "true", fleet="nobody", check=False).stderr
     assert "cannot name a fleet" in hosts("down", fleet="No/good", check=False).stderr
+
+
+# An image of the little that a shell and `sleep` need, out of the host's own files.
+PACK = """set -e
+tar -chf /tmp/image.tar -C / $(for file in /bin/bash /bin/sleep; do echo $file; ldd $file | grep -o '/[^ ]*'; done |
+  sed 's,^/,,' | sort -u)
+"""
+
+
+def test_containers_run_on_the_other_suite_and_are_gone_with_the_fleet() -> None:
+    name = "selftest-box"
+    hosts("up", "--suite", "trixie", "--gateway", fleet=name)
+    run = "run -d --name box --network host --user 998:998 small /bin/bash -c 'sleep 1000 & wait'"
+    try:
+        assert hosts("ssh", "gw", "cat /etc/debian_version", fleet=name).stdout.startswith("13.")
+        hosts("ssh", "h1", PACK, fleet=name)
+        for engine in ("podman", "docker"):
+            hosts("ssh", "h1", f"{engine} import /tmp/image.tar small && {engine} {run}", fleet=name)
+            pid = hosts("ssh", "h1", f"{engine} inspect -f '{{{{.State.Pid}}}}' box", fleet=name).stdout.strip()
+            assert "sleep" in hosts("ssh", "h1", f"cat /proc/$(pgrep -P {pid})/comm", fleet=name).stdout
+        hosts("kill", "h1", fleet=name)
+        hosts("start", "h1", fleet=name)
+        # The same release with the same images; containers do not start by themselves.
+        for engine in ("podman", "docker"):
+            assert hosts("ssh", "h1", f"{engine} images -q small", fleet=name).stdout.strip()
+            hosts("ssh", "h1", f"{engine} start box", fleet=name)
+    finally:
+        hosts("down", fleet=name)
+    assert traces(name) == []
 
 
 @pytest.mark.parametrize("delay_s", [0.1, 0.2, 0.3, 0.6, 1.2])
