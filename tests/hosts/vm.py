@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import backends
 import network
-from fleet import Fleet, FleetError, Host, cache_directory
+from fleet import CONTAINERS, Fleet, FleetError, Host, cache_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,8 @@ MEMORY_MIB = 3072
 
 
 class Vm(backends.Backend):
+    suites = (CONTAINERS,)
+
     @property
     def patience(self) -> int:
         return 1 if _has_kvm() else 6
@@ -159,7 +161,7 @@ def _write_script(fleet: Fleet, host: Host, arguments: Sequence[str]) -> None:
         *("-nodefaults", "-nographic", "-serial", "stdio"),
         *("-kernel", str(_made("vmlinuz"))),
         *("-initrd", str(_ram_disk(fleet, host.name))),
-        *("-append", "console=ttyS0 quiet mitigations=off nokaslr"),
+        *("-append", "console=ttyS0 quiet mitigations=off"),
         *("-drive", f"if=none,id=disk,file={_disk(fleet, host.name)},format=qcow2"),
         *("-device", "virtio-blk-pci,drive=disk"),
         *("-netdev", f"tap,id=cable,ifname={network.port(fleet, host.name)},script=no,downscript=no"),

@@ -3,10 +3,12 @@
 #
 # In $cache/vm:
 #   vmlinuz, initrd   Debian 13's kernel for virtual machines, and the few lines that find the disk
-#   disk.raw          the root file system of the Debian 13 hosts with the modules of that kernel; hosts write to overlays
-# shellcheck disable=SC2154  # setup.sh sets what is used here
+#   disk.raw          the root file system of the Debian 13 hosts with the modules of that kernel and the tiny model;
+#                     hosts write to overlays
+# shellcheck disable=SC2034,SC2154  # setup.sh uses what is set here, and sets what is used
 
 vm_packages=(qemu-system-x86 qemu-utils busybox-static cpio e2fsprogs kmod)
+vm_suite=trixie
 vm_kernel=linux-image-cloud-amd64
 vm_disk_mib=20480
 # What stands between the kernel and the disk and is not built in.
@@ -30,11 +32,15 @@ INIT
 vm_settings() { # vm_settings ROOT: what a machine needs and a container does not
   printf '[Match]\nDriver=virtio_net\n[Link]\nName=host0\n' > "$1/etc/systemd/network/10-host0.link"
   : > "$1/etc/fstab"
+  # Each of these is seconds of a processor that is translated, and nothing here needs them.
+  chroot "$1" systemctl -q mask modprobe@efi_pstore.service modprobe@drm.service systemd-pstore.service ldconfig.service \
+    systemd-networkd-persistent-storage.service systemd-journal-catalog-update.service getty@tty1.service \
+    dev-hugepages.mount sys-kernel-debug.mount sys-kernel-tracing.mount
 }
 
 make_vm() {
   local hash mirror kernel
-  hash=$({ cat "$stamps/$vm_rootfs_part"; declare -f vm_init vm_settings make_vm; echo "$vm_kernel $vm_disk_mib ${vm_modules[*]}"; } | hash_of)
+  hash=$({ cat "$stamps/$(part_of "$vm_suite")" "$stamps/model"; cat "$here/vm.sh"; } | hash_of)
   is_made vm "$hash" "$cache/vm" && return 0
   refuse_if_in_use "$cache/vm"
   need_disk 3000 "the disk of the virtual machines"
@@ -52,15 +58,16 @@ make_vm() {
   unshare --mount --propagation private bash -euo pipefail -c '
     work=$1 root=$1/vm-root
     mount -t overlay overlay -o "lowerdir=$2,upperdir=$work/vm-upper,workdir=$work/vm-overlay" "$root"
-    cp -a "$work/kernel/usr/lib/modules" "$root/usr/lib/"
+    cp -a "$work/kernel/usr" "$root/"
+    cp -a "$4/." "$root/srv/models/"
     depmod --basedir "$root" "$3"
     vm_settings "$root"
     mke2fs -q -t ext4 -d "$root" -E lazy_itable_init=1,lazy_journal_init=1,root_owner=0:0 "$work/vm/disk.raw"
-  ' bash "$work" "$vm_rootfs" "$kernel" >"$work/vm.log" 2>&1 || { tail -20 "$work/vm.log" >&2; fail "the disk could not be made: see above."; }
+  ' bash "$work" "$cache/rootfs-$vm_suite" "$kernel" "$cache/models" >"$work/vm.log" 2>&1 || { tail -20 "$work/vm.log" >&2; fail "the disk could not be made: see above."; }
   put_in_place vm "$hash" "$work/vm" "$cache/vm"
 }
 
-fetch_kernel() { # fetch_kernel MIRROR: Debian 13's, on any machine, into $work/kernel
+fetch_kernel() { # fetch_kernel MIRROR: Debian 13's and what loads its modules, into $work/kernel
   local apt=$work/apt options package
   mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
   : > "$apt/status"
@@ -69,8 +76,9 @@ fetch_kernel() { # fetch_kernel MIRROR: Debian 13's, on any machine, into $work/
     -o "Dir::State::status=$apt/status" -o "Dir::Cache=$apt/cache" -o APT::Architecture=amd64 -o APT::Sandbox::User=root)
   apt-get "${options[@]}" -qq update
   package=$(apt-cache "${options[@]}" depends "$vm_kernel" | awk '/Depends:/ {print $2; exit}')
-  (cd "$apt" && apt-get "${options[@]}" -qq download "$package")
-  dpkg-deb -x "$apt"/linux-image-*.deb "$work/kernel"
+  (cd "$apt" && apt-get "${options[@]}" -qq download "$package" kmod)
+  for package in "$apt"/*.deb; do dpkg-deb -x "$package" "$work/kernel"; done
+  rm -rf "$work/kernel/usr/share/doc"
 }
 
 make_initrd() { # make_initrd MODULES_OF_THE_KERNEL
