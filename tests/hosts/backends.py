@@ -6,14 +6,21 @@ import abc
 import os
 from typing import TYPE_CHECKING, NoReturn
 
-from fleet import Fleet, FleetError
+from fleet import SUITES, Fleet, FleetError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+BACKENDS = ("nspawn", "vm")
+
 
 class Backend(abc.ABC):
     """Makes and removes the hosts of a fleet. Paths and addresses come from the fleet; the rest is the backend's."""
+
+    # How many times as long as on this machine itself things may take on its hosts.
+    patience = 1
+    # The releases of Debian that its hosts may have; the first one where none is asked for.
+    suites = SUITES
 
     @abc.abstractmethod
     def check(self, fleet: Fleet) -> None:
@@ -56,11 +63,26 @@ class Backend(abc.ABC):
         """Say whether the host is off and will not boot by itself."""
 
 
-def chosen() -> Backend:
-    """The backend that SGLANG_TEST_BACKEND names; nspawn when it names none."""
-    name = os.environ.get("SGLANG_TEST_BACKEND") or "nspawn"
-    if name == "nspawn":
-        import nspawn
+def chosen() -> str:
+    """The name of the backend that new fleets get: what SGLANG_TEST_BACKEND says, and else nspawn."""
+    name = os.environ.get("SGLANG_TEST_BACKEND") or BACKENDS[0]
+    if name not in BACKENDS:
+        raise FleetError(
+            f"SGLANG_TEST_BACKEND={name} is not a kind of test host here; there are: {', '.join(BACKENDS)}"
+        )
+    return name
 
-        return nspawn.Nspawn()
-    raise FleetError(f"SGLANG_TEST_BACKEND={name} is not a kind of test host here; there is: nspawn")
+
+def named(name: str) -> Backend:
+    if name == "vm":
+        import vm
+
+        return vm.Vm()
+    import nspawn
+
+    return nspawn.Nspawn()
+
+
+def of(fleet: Fleet) -> Backend:
+    """The backend that the fleet was made with."""
+    return named(fleet.backend)

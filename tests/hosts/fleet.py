@@ -42,6 +42,8 @@ class Fleet:
     name: str
     hosts: tuple[Host, ...] = ()
     suite: str = SUITES[0]
+    backend: str = "nspawn"
+    memory_mib: int = 0  # of each host, where hosts have memory of their own; 0 leaves it to the backend
 
     def __post_init__(self) -> None:
         if not NAME.match(self.name):
@@ -80,13 +82,13 @@ class Fleet:
         return self.state.exists() or self.disks.exists()
 
 
-def planned(name: str, servers: int, gateway: bool, suite: str = SUITES[0]) -> Fleet:
+def planned(name: str, servers: int, gateway: bool, **more: str | int) -> Fleet:
     if not 0 <= servers <= MOST_SERVERS or servers + gateway == 0:
         raise FleetError(f"a fleet has 1 to {MOST_SERVERS} servers, or a gateway alone; asked for {servers} servers")
     hosts = [Host(f"h{n}", f"10.77.0.{10 + n}", "sglang_servers") for n in range(1, servers + 1)]
     if gateway:
         hosts.append(Host("gw", GATEWAY_ADDRESS, "sglang_gateways"))
-    return Fleet(name, tuple(hosts), suite)
+    return Fleet(name, tuple(hosts), **more)
 
 
 def known(name: str) -> Fleet:
@@ -94,7 +96,7 @@ def known(name: str) -> Fleet:
     fleet = Fleet(name)
     try:
         recorded = json.loads((fleet.state / "fleet.json").read_text(encoding="utf-8"))
-        return Fleet(name, tuple(Host(**host) for host in recorded["hosts"]), recorded["suite"])
+        return Fleet(**recorded | {"name": name, "hosts": tuple(Host(**host) for host in recorded["hosts"])})
     except (OSError, ValueError, KeyError, TypeError):
         return fleet
 
@@ -107,20 +109,19 @@ def all_names() -> list[str]:
     return sorted(names)
 
 
-def write_files(fleet: Fleet) -> None:
+def write_files(fleet: Fleet, patience: int) -> None:
     """Key, SSH configuration, inventory and the record that `known` reads."""
     fleet.state.mkdir(parents=True)
     fleet.state.chmod(0o700)
     subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"fleet {fleet.name}", "-f", str(fleet.key)], check=True
     )
-    fleet.ssh_config.write_text(_ssh_config(fleet), encoding="utf-8")
+    fleet.ssh_config.write_text(_ssh_config(fleet, patience), encoding="utf-8")
     fleet.inventory.write_text(_inventory(fleet), encoding="utf-8")
-    record = {"name": fleet.name, "suite": fleet.suite, "hosts": [dataclasses.asdict(host) for host in fleet.hosts]}
-    (fleet.state / "fleet.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    (fleet.state / "fleet.json").write_text(json.dumps(dataclasses.asdict(fleet), indent=1) + "\n", encoding="utf-8")
 
 
-def _ssh_config(fleet: Fleet) -> str:
+def _ssh_config(fleet: Fleet, patience: int) -> str:
     parts = [f"Host {host.name} {host.address}\n  HostName {host.address}\n" for host in fleet.hosts]
     parts.append(
         "Host *\n"
@@ -131,9 +132,9 @@ def _ssh_config(fleet: Fleet) -> str:
         "  StrictHostKeyChecking no\n"
         "  UserKnownHostsFile /dev/null\n"
         "  LogLevel ERROR\n"
-        "  ConnectTimeout 10\n"
+        f"  ConnectTimeout {10 * patience}\n"
         # A host that is cut off is noticed after nine seconds, not after TCP's quarter of an hour.
-        "  ServerAliveInterval 3\n"
+        f"  ServerAliveInterval {3 * patience}\n"
         "  ServerAliveCountMax 3\n"
     )
     return "".join(parts)

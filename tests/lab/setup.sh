@@ -4,6 +4,7 @@
 #   sudo tests/lab/setup.sh            everything
 #   sudo tests/lab/setup.sh rootfs     only the packages of this machine and the hosts' root file systems
 #   sudo tests/lab/setup.sh packages   only the packages of this machine
+#   sudo tests/lab/setup.sh vm         everything, and what virtual machines boot from (for `make test-full`)
 #
 # In ${SGLANG_TEST_CACHE:-/var/cache/serving-sglang}:
 #   rootfs-bookworm   Debian 12 with systemd, Python and an SSH server: what a host starts from
@@ -12,6 +13,7 @@
 #                     CPU), with stubs/: 0.5.22 and 0.5.23
 #   models/tiny       a model of some hundred kilobytes, seen as /srv/models/tiny
 #   wheels            smg with its dependencies, and SGLang's own wheels, seen as /srv/wheels: the hosts have no internet
+#   vm                kernel, RAM disk and disk of the hosts that are virtual machines
 #
 # Needs root, a Debian or Ubuntu machine of amd64, Debian's mirror and a package index for pip. pip's settings on this
 # machine (files and variables) hold for the environment too. SGLANG_TEST_MIRROR names another Debian mirror.
@@ -297,6 +299,9 @@ BUILD
   put_in_place wheels "$hash" "$work/build/wheels" "$cache/wheels"
 }
 
+# shellcheck source=tests/lab/vm.sh
+. "$here/vm.sh"
+
 main() {
   check_machine
   exec 9>"$cache/setup.lock"
@@ -304,11 +309,12 @@ main() {
   rm -rf "$cache"/partial.*
   work=$(mktemp -d "$cache/partial.XXXXXX")
   chmod 0755 "$work"
+  [ "${1:-all}" != vm ] || machine_packages+=("${vm_packages[@]}")
   install_machine_packages
   [ "${1:-all}" != packages ] || return 0
   set_machine_id
   make_rootfs bookworm
-  if [ "${1:-all}" = all ]; then
+  if [ "${1:-all}" != rootfs ]; then
     # Most of the time that an environment takes is spent waiting for the network.
     make_rootfs trixie &
     beside=$!
@@ -323,10 +329,11 @@ main() {
   else
     make_rootfs trixie
   fi
+  [ "${1:-all}" != vm ] || make_vm
   say "ready in $cache"
 }
 
 case ${1:-all} in
-  all | rootfs | packages) main "$@" ;;
+  all | rootfs | packages | vm) main "$@" ;;
   *) sed -n '2,/^set -/p' "$0" | sed '$d; s/^# \{0,1\}//'; exit 2 ;;
 esac
