@@ -71,7 +71,6 @@ class LookupModule(LookupBase):
     """What ansible-core asks for."""
 
     def run(self, terms, variables=None, **kwargs):
-        self.set_options(var_options=variables, direct=kwargs)
         return [self.lock_of(str(term), variables) for term in terms]
 
     def lock_of(self, path, variables):

@@ -240,8 +240,8 @@ options:
   cuda_homes:
     description:
       - The CUDA_HOME of environments that have a toolkit of their own, by the name of the environment
-        (RV(environments[].name)), as M(serving.sglang.cuda_home) returns it. Instances that need no cards, or declare a toolkit in their environment,
-        do not get it.
+        (RV(environments[].name)), as M(serving.sglang.cuda_home) returns it. Instances that need no cards, or declare a
+        toolkit in their environment, do not get it.
     type: dict
     default: {}
   engines:
