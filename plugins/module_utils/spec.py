@@ -21,7 +21,7 @@ from . import cards, container_spec, container_words, grace, port_plan, server_a
 from .checks import args_checks, args_release
 from .checks.args_declared import variable_text
 from .desired_state import DESIRED_DIR, INSTANCE_NAME, QUADLET_DIR, UNIT_DIR, Limits
-from .environments import ENVIRONMENTS_DIR, environment_name, environment_of, lock_problems
+from .environments import environment_name, environment_of, lock_problems
 from .finding import ERROR, OK, Finding
 from .limits import read_limits
 from .releases import Release, release_for
