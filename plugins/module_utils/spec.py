@@ -21,6 +21,7 @@ from . import cards, container_spec, container_words, grace, port_plan, server_a
 from .checks import args_checks, args_release
 from .checks.args_declared import variable_text
 from .desired_state import DESIRED_DIR, INSTANCE_NAME, QUADLET_DIR, UNIT_DIR, Limits
+from .environments import environment_name, environment_of, lock_problems
 from .finding import ERROR, OK, Finding
 from .limits import read_limits
 from .releases import Release, release_for
@@ -31,7 +32,6 @@ SCHEMA = 1
 UNIT_REVISION = 1
 
 CREDENTIALS_DIR = f"{DESIRED_DIR}/credentials"
-ENVIRONMENTS_DIR = "/opt/sglang"
 STATE_DIR = "/var/lib/sglang"
 CACHE_DIR = "/var/cache/sglang"
 USER = "sglang"
@@ -101,9 +101,10 @@ _WHOLE_ARGUMENTS = (
 class Host:
     """What is known of the host: its name in the inventory, the address that gateways use, its cards.
 
-    `cuda_homes` has the toolkit of the environments that have one of their own, by their release of SGLang. `engines`
-    says of each container engine what its units depend on: `cgroup_driver` and whether it knows the cards by `cdi`.
-    `user` is the service user as UID:GID, which a container needs as numbers.
+    `cuda_homes` has the toolkit of the environments that have one of their own, by the name of the environment.
+    `engines` says of each container engine what its units depend on: `cgroup_driver` and whether it knows the cards by
+    `cdi`. `user` is the service user as UID:GID, which a container needs as numbers. `locks` has what was read of each
+    declared lock, by its path as it is declared.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Host:
     cuda_homes: Mapping[str, str] = field(default_factory=dict)
     engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     user: str = ""
+    locks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,22 @@ class Outcome:
     def versions(self) -> list[str]:
         """The releases that native instances need an environment of."""
         return sorted({str(one.desired["version"]) for one in self.instances if one.desired["container"] is None})
+
+    @property
+    def environments(self) -> list[dict[str, Any]]:
+        """The virtual environments that the native instances run from, each once, by their names."""
+        found = {
+            native["environment"]: {
+                "name": native["environment"].rpartition("/")[2],
+                "path": native["environment"],
+                "version": instance.desired["version"],
+                "lock_sha256": native["lock_sha256"],
+            }
+            for instance in self.instances
+            for native in [instance.desired["native"]]
+            if native
+        }
+        return [found[path] for path in sorted(found)]
 
 
 @dataclass
@@ -236,6 +254,7 @@ def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) ->
     declared = draft.declared
     _check_name(draft)
     version = _check_version(draft)
+    lock = _check_lock(draft, version, host)
     model = _check_model(draft)
     _check_port(draft)
     # Without a version the rest is still read against a release, so that its problems are said in the same run.
@@ -256,11 +275,13 @@ def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) ->
     if memory is not None and memory.get("argument") is not None:
         args["mem-fraction-static"] = memory["argument"]
     paths = _writable_paths(draft)
-    environment = _environment(draft, version, release, model, host.cuda_homes.get(version))
+    environment_dir = environment_of(version, lock)
+    cuda_home = host.cuda_homes.get(environment_name(version, lock))
+    environment = _environment(draft, environment_dir, release, model, cuda_home)
     credentials = [secret for secret in SECRETS if declared.get(secret)]
     has_config = bool({"api_key", "admin_api_key"} & set(credentials))
     container = _container(draft, host, paths, model, times) if draft.container else None
-    python = container["python"] if container else f"{ENVIRONMENTS_DIR}/{version}/bin/python"
+    python = container["python"] if container else f"{environment_dir}/bin/python"
     config = f"{_credentials_seen_at(draft)}/config.yml" if container else server_args.CREDENTIALS_CONFIG
     argv = server_args.command_line(python, args, version, config if has_config else "")
     deadline_s = int(declared["start_deadline_s"])
@@ -277,6 +298,7 @@ def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) ->
         "runtime": declared["runtime"],
         "version": version,
         "version_assumed": release.assumed,
+        "native": None if container else {"environment": environment_dir, "lock_sha256": lock or None},
         "model": {
             "path": model.path,
             "local": model.local,
@@ -399,6 +421,19 @@ def _version_of_image(draft: _Draft) -> str | None:
             "one of them"
         )
     return declared or release or None
+
+
+def _check_lock(draft: _Draft, version: str | None, host: Host) -> str:
+    """The hash of the declared lock; empty without one, and for a container, whose image has everything."""
+    path = str(draft.declared.get("lock") or "")
+    if draft.container and draft.own.get("lock"):
+        draft.wrong(f"lock {path}: of no effect with runtime {draft.container.engine}. The image says what is in it")
+    if not path or draft.container:
+        return ""
+    lock = host.locks.get(path)
+    for text in lock_problems(path, version or "", lock):
+        draft.wrong(text)
+    return str((lock or {}).get("sha256") or "")
 
 
 def _check_model(draft: _Draft) -> _Model | None:
@@ -586,14 +621,16 @@ def _drain(declared: Mapping[str, Any], times: grace.Times) -> dict[str, Any]:
     }
 
 
-def _environment(draft: _Draft, version: str, release: Release, model: _Model, cuda_home: str | None) -> dict[str, str]:
+def _environment(
+    draft: _Draft, environment_dir: str, release: Release, model: _Model, cuda_home: str | None
+) -> dict[str, str]:
     declared = draft.declared
     # A declared toolkit wins, by either name that SGLang reads.
     if not draft.claim.needs_cards or {"CUDA_HOME", "CUDA_PATH"} & set(declared["environment"]):
         cuda_home = None
     environment = {
         "HOME": f"{STATE_DIR}/{draft.name}",
-        **_system_of(draft, version, cuda_home),
+        **_system_of(draft, environment_dir, cuda_home),
         "PYTHONUNBUFFERED": "1",
         **{name: f"{CACHE_DIR}/{directory}" for name, directory in CACHES.items()},
         "HF_HOME": str(declared["hf_home"]),
@@ -612,13 +649,13 @@ def _environment(draft: _Draft, version: str, release: Release, model: _Model, c
     return dict(sorted(environment.items()))
 
 
-def _system_of(draft: _Draft, version: str, cuda_home: str | None) -> dict[str, str]:
+def _system_of(draft: _Draft, environment_dir: str, cuda_home: str | None) -> dict[str, str]:
     """Where programs are found. An image has its own PATH and toolkit, and does not know the user by name."""
     if draft.container:
         return {"USER": USER, "LOGNAME": USER}
     system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return {
-        "PATH": f"{ENVIRONMENTS_DIR}/{version}/bin:{cuda_home or '/usr/local/cuda'}/bin:{system}",
+        "PATH": f"{environment_dir}/bin:{cuda_home or '/usr/local/cuda'}/bin:{system}",
         **({"CUDA_HOME": cuda_home} if cuda_home else {}),
     }
 

@@ -30,6 +30,7 @@ def shared_options() -> dict[str, Any]:
         "engine_arguments": {"type": "list", "elements": "str"},
         "cuda": {"type": "str"},
         "cuda_compat": {"type": "bool"},
+        "lock": {"type": "str"},
         "host": {"type": "str"},
         "arguments": {"type": "dict"},
         "environment": {"type": "dict"},

@@ -55,6 +55,11 @@ options:
     description: As C(sglang_server_cuda_home) of the role sglang_server, V(auto), V(none) or the path of a toolkit.
     type: raw
     default: auto
+  locks:
+    description:
+      - What the locks say that the instances declare, as O(serving.sglang.server_spec#module:locks), unchecked.
+    type: raw
+    default: []
   python:
     description:
       - As C(sglang_server_python) of the role sglang_server. Where it is given and an environment is still to be made,
@@ -180,6 +185,7 @@ def main() -> None:
             "address": {"type": "str", "default": ""},
             "gpus": {"type": "raw", "default": []},
             "cuda_home": {"type": "raw", "default": "auto"},
+            "locks": {"type": "raw", "default": []},
             "python": {"type": "raw", "default": ""},
             "variable_problems": {"type": "list", "elements": "str", "default": []},
             "unknown_variables": {"type": "list", "elements": "str", "default": []},

@@ -104,6 +104,13 @@ options:
       cuda_compat: &cuda_compat
         description: Whether the image has CUDA's compatibility library. For the preflight.
         type: bool
+      lock: &lock
+        description:
+          - The lock that the environment of a native instance is installed from, one of O(locks) by its path. It names
+            every package in its exact version, SGLang itself among them.
+          - The environment bears the mark of the lock in its name. Another lock is another environment, and the one
+            that servers run from stays as it is.
+        type: str
       host: &host
         description: The address that the HTTP server listens on.
         type: str
@@ -210,6 +217,7 @@ options:
       engine_arguments: *engine_arguments
       cuda: *cuda
       cuda_compat: *cuda_compat
+      lock: *lock
       host: *host
       arguments: *arguments
       environment: *environment
@@ -231,9 +239,9 @@ options:
       hf_token: *hf_token
   cuda_homes:
     description:
-      - The CUDA_HOME of environments that have a toolkit of their own, by the release of SGLang, as
-        M(serving.sglang.cuda_home) returns it. Instances that need no cards, or declare a toolkit in their environment,
-        do not get it.
+      - The CUDA_HOME of environments that have a toolkit of their own, by the name of the environment
+        (RV(environments[].name)), as M(serving.sglang.cuda_home) returns it. Instances that need no cards, or declare a
+        toolkit in their environment, do not get it.
     type: dict
     default: {}
   engines:
@@ -249,6 +257,40 @@ options:
       - Without it the name of the service user stands in their desired state, which an image does not know.
     type: str
     default: ""
+  locks:
+    description:
+      - What the locks say that the instances declare, as P(serving.sglang.lock#lookup) reads them on the controller.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: The lock as it is declared.
+        type: str
+        required: true
+      source:
+        description: The file on the controller.
+        type: str
+      sha256:
+        description: Of its lines without comments.
+        type: str
+        required: true
+      version:
+        description: The version of SGLang that it has; empty where it is taken from a URL.
+        type: str
+        default: ""
+      hashed:
+        description: Whether each package has a hash.
+        type: bool
+        default: false
+      packages:
+        description: How many packages it has.
+        type: int
+      problems:
+        description: What keeps it from being a lock.
+        type: list
+        elements: str
+        default: []
   memory_again:
     description: Has every memory fraction chosen anew, although nothing that it rests on has changed.
     type: bool
@@ -361,6 +403,31 @@ versions:
   type: list
   elements: str
   sample: ["0.5.22"]
+environments:
+  description: The virtual environments that the native instances run from, each once.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The release, and with a lock the first eight digits of its hash.
+      returned: always
+      type: str
+      sample: 0.5.22-1a2b3c4d
+    path:
+      description: The directory of the environment.
+      returned: always
+      type: str
+      sample: /opt/sglang/0.5.22-1a2b3c4d
+    version:
+      description: The release of SGLang in it.
+      returned: always
+      type: str
+      sample: 0.5.22
+    lock_sha256:
+      description: The hash of the lock; null without one.
+      returned: always
+      type: str
 notes:
   description: What is doubtful about the declarations. They are shown as warnings too.
   returned: success
@@ -384,6 +451,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.serving.sglang.plugins.module_utils import declared_types
 from ansible_collections.serving.sglang.plugins.module_utils.container_spec import engine_facts
+from ansible_collections.serving.sglang.plugins.module_utils.environments import LOCK_OPTIONS, locks_by_path
 from ansible_collections.serving.sglang.plugins.module_utils.instance_memory import plan_instances
 from ansible_collections.serving.sglang.plugins.module_utils.spec import Host, Outcome, resolve, wishes
 from ansible_collections.serving.sglang.plugins.module_utils.spec_options import instance_options, shared_options
@@ -446,6 +514,7 @@ def main() -> None:
             "cuda_homes": {"type": "dict", "default": {}},
             "engines": {"type": "dict", "default": {}},
             "service_user": {"type": "str", "default": ""},
+            "locks": {"type": "list", "elements": "dict", "default": [], "options": LOCK_OPTIONS},
             "memory_again": {"type": "bool", "default": False},
             "host_name": {"type": "str", "required": True},
             "address": {"type": "str", "required": True},
@@ -466,6 +535,7 @@ def main() -> None:
         given["cuda_homes"],
         engine_facts(given["engines"]),
         given["service_user"],
+        locks_by_path(given["locks"]),
     )
     outcome = resolve(given["instances"], given["defaults"], host)
     if not outcome.problems:
@@ -478,6 +548,7 @@ def main() -> None:
         changed=False,
         instances=[instance.as_dict() for instance in outcome.instances],
         versions=outcome.versions,
+        environments=outcome.environments,
         notes=outcome.warnings,
     )
 

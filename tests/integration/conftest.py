@@ -119,6 +119,7 @@ class Host:
     """The test host h1 and what can be done there."""
 
     fleet = FLEET
+    variables = VARIABLES
     key = "Zq-client-key-qZ"
     admin_key = "Zq-admin-key-qZ"
 

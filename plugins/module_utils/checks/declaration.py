@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from .. import spec
+from ..environments import environment_of
 from ..finding import ERROR, OK, UNKNOWN, WARNING, Finding
 from ..releases import RELEASES
 from ..spec_options import instance_options, shared_options
@@ -138,8 +139,8 @@ def read_declaration(
         typed, wrong_here, keys = _typed(given, instance_options(), validate)
         name = str(typed.get("name") or f"number {position + 1}")
         declared_version = str(typed.get("version") or shared.get("version") or "")
-        # The image of another release is not known yet.
-        typed = {**typed, "version": upgrade_to, "upgrade": True} if upgrade_to else typed
+        # Neither the image nor the lock of another release is known yet.
+        typed = {**typed, "version": upgrade_to, "upgrade": True, "lock": ""} if upgrade_to else typed
         for text in wrong_here:
             read.add(REFUSED.found(text, f"sglang_server_instances, '{name}'"), name)
         # What was left out is missing then, which is nothing more that is wrong.
@@ -196,7 +197,7 @@ def _resolve(
             # Refused together with others: alone it may be fine.
             alone = _resolved([one["typed"]], shared, host)
             desired = alone.instances[0].desired if alone.instances else None
-        instance = _as_area(one["name"], one["typed"], shared, desired)
+        instance = _as_area(one["name"], one["typed"], shared, desired, host)
         if "arguments" in one["left_out"]:
             # They say what the server runs on, and nobody knows what they are.
             instance = {**instance, "device": DEVICE_UNKNOWN, "desired": None}
@@ -251,7 +252,11 @@ def _resolved(instances: Sequence[Mapping[str, Any]], shared: Mapping[str, Any],
 
 
 def _as_area(
-    name: str, typed: Mapping[str, Any], shared: Mapping[str, Any], desired: Mapping[str, Any] | None
+    name: str,
+    typed: Mapping[str, Any],
+    shared: Mapping[str, Any],
+    desired: Mapping[str, Any] | None,
+    host: spec.Host,
 ) -> dict[str, Any]:
     """An instance as every area takes it, from its desired state or else from the bare declaration."""
     merged: dict[str, Any] = {**spec.DEFAULTS, **shared, **typed}
@@ -262,11 +267,12 @@ def _as_area(
     bare = {**caches, "HF_HOME": str(merged["hf_home"]), **merged["environment"]}
     environment = desired["environment"] if desired else bare
     arguments = desired["args"] if desired else merged["arguments"]
+    lock = host.locks.get(str(merged.get("lock") or "")) or {}
     return {
         "name": name,
         "version": version,
         "runtime": str(merged["runtime"]),
-        "python": f"{spec.ENVIRONMENTS_DIR}/{version or NEWEST}/bin/python",
+        "python": f"{environment_of(version or NEWEST, str(lock.get('sha256') or ''))}/bin/python",
         "user": spec.USER,
         "home": f"{spec.STATE_DIR}/{name}",
         "environment": {str(key): str(value) for key, value in environment.items()},

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import args_report, cuda_home, spec
+from ..environments import environment_name, environment_of, locks_by_path
 from ..redaction import redact, redact_text
 from ..release_difference import plain_release
 from . import args_area, declaration
@@ -75,9 +76,10 @@ def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict
     params = {**params, **without_secrets({key: params.get(key) for key in ("instances", "defaults")})}
     release = plain_release(str(params.get("upgrade_to") or ""))
     name = str(params.get("host_name") or "")
-    homes = _cuda_homes(params, release)
+    locks = {} if release else locks_by_path(params.get("locks"))
+    homes = _cuda_homes(params, release, locks)
     gpus, wrong_gpus = _gpus(params.get("gpus"), validate)
-    host = spec.Host(name, str(params.get("address") or name), gpus, homes)
+    host = spec.Host(name, str(params.get("address") or name), gpus, homes, locks)
     problem = str(params.get("declaration_problem") or "")
     try:
         if problem:
@@ -157,14 +159,16 @@ def upgrades(instances: Sequence[Mapping[str, Any]], release: str) -> dict[str, 
     return found
 
 
-def _cuda_homes(params: Mapping[str, Any], release: str) -> dict[str, str]:
-    """The toolkit that a deployment would name to each release: what is declared, or what it has made."""
+def _cuda_homes(params: Mapping[str, Any], release: str, locks: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The toolkit that a deployment would name to each environment: what is declared, or what it has made."""
     wish = str(params.get("cuda_home") or "auto")
     given = [params.get("defaults"), *(params["instances"] if isinstance(params.get("instances"), list) else ())]
     versions = {str(one.get("version")) for one in given if isinstance(one, Mapping) and one.get("version")}
+    hashes = {"", *(str(lock.get("sha256") or "") for lock in locks.values())}
     homes: dict[str, str] = {}
     for version in {release} if release else versions:
-        path = wish if wish.startswith("/") else f"{spec.ENVIRONMENTS_DIR}/{version}/{cuda_home.DIRECTORY}"
-        if wish.startswith("/") or (wish == "auto" and os.path.isdir(path)):
-            homes[version] = path
+        for lock in hashes:
+            path = wish if wish.startswith("/") else f"{environment_of(version, lock)}/{cuda_home.DIRECTORY}"
+            if wish.startswith("/") or (wish == "auto" and os.path.isdir(path)):
+                homes[environment_name(version, lock)] = path
     return homes

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import nvml_reader, spec
+from ..environments import environment_of
 from ..pinned_packages import ReleasePins, normal_name, pins_for
 from . import toolchain_probe
 from .check import run_checks
@@ -490,7 +491,7 @@ def environments_of(params: Mapping[str, Any]) -> dict[Asked, list[str]]:
         if str(instance.get("runtime") or "native") != "native":
             continue
         version = str(instance.get("version") or params.get("version") or "")
-        python = str(instance.get("python") or f"{spec.ENVIRONMENTS_DIR}/{version}/bin/python")
+        python = str(instance.get("python") or f"{environment_of(version)}/bin/python")
         arguments = instance.get("arguments") or {}
         device = str(arguments.get("device") or instance.get("device") or params.get("device") or "cuda")
         environment = {str(key): str(value) for key, value in (instance.get("environment") or {}).items()}

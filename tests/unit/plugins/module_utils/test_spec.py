@@ -128,6 +128,53 @@ def test_environment_of_a_release_with_a_toolkit_of_its_own() -> None:
     assert "CUDA_HOME" not in one()["environment"]
 
 
+def test_an_environment_from_a_lock_has_its_mark_in_its_name() -> None:
+    locks = {
+        "a.lock": {"sha256": "1a2b3c4d5e6f", "version": "0.5.22", "problems": []},
+        "b.lock": {"sha256": "99999999aaaa", "version": "0.5.22", "problems": []},
+    }
+    host = spec.Host("h1", "10.77.0.11", cuda_homes={"0.5.22-1a2b3c4d": "/home-of-a"}, locks=locks)
+    others = [
+        {**MAIN, "name": name, "port": port, "cards": [card]} for name, port, card in (("b", 30001, 1), ("c", 30002, 2))
+    ]
+    resolved = resolve(MAIN, {**others[0], "lock": "b.lock"}, others[1], host=host, lock="a.lock")
+    assert resolved.problems == []
+    main, b, c = (instance.desired for instance in resolved.instances)
+    assert main["native"] == {"environment": "/opt/sglang/0.5.22-1a2b3c4d", "lock_sha256": "1a2b3c4d5e6f"}
+    assert main["argv"][0] == "/opt/sglang/0.5.22-1a2b3c4d/bin/python"
+    assert main["environment"]["PATH"].startswith("/opt/sglang/0.5.22-1a2b3c4d/bin:/home-of-a/bin:")
+    assert b["argv"][0] == "/opt/sglang/0.5.22-99999999/bin/python"
+    assert b["environment"]["PATH"].startswith("/opt/sglang/0.5.22-99999999/bin:/usr/local/cuda/bin:")
+    assert c["native"] == main["native"]
+    # Another checkout of the inventory has the lock elsewhere: that is no other desired state.
+    assert "a.lock" not in json.dumps(main)
+    assert resolved.environments == [
+        {
+            "name": "0.5.22-1a2b3c4d",
+            "path": "/opt/sglang/0.5.22-1a2b3c4d",
+            "version": "0.5.22",
+            "lock_sha256": "1a2b3c4d5e6f",
+        },
+        {
+            "name": "0.5.22-99999999",
+            "path": "/opt/sglang/0.5.22-99999999",
+            "version": "0.5.22",
+            "lock_sha256": "99999999aaaa",
+        },
+    ]
+    assert one()["native"] == {"environment": "/opt/sglang/0.5.22", "lock_sha256": None}
+
+
+def test_a_lock_that_is_none_is_refused() -> None:
+    lock = {"sha256": "1a2b3c4d5e6f", "version": "0.5.23", "problems": ["line 3: 'torch' names no exact version"]}
+    refused = resolve({**MAIN, "lock": "a.lock"}, host=spec.Host("h1", "10.77.0.11", locks={"a.lock": lock}))
+    assert [text.partition(". ")[0] for text in refused.problems] == [
+        "instance 'main': lock a.lock: line 3: 'torch' names no exact version",
+        "instance 'main': lock a.lock has sglang 0.5.23 and version is 0.5.22",
+    ]
+    assert only_problem(lock="gone.lock") == "instance 'main': lock gone.lock was not read"
+
+
 def test_environment_of_a_hub_model() -> None:
     desired = one(model="Qwen/Qwen3-8B", revision="abc")
     # The files of a revision are fetched before a start, so that none depends on the hub.
