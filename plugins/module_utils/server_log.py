@@ -329,6 +329,43 @@ _CAUSES: tuple[_Cause, ...] = (
         r"API key is not supported in multi-tokenizer mode",
         "Leave out the API key or set tokenizer-worker-num to 1.",
     ),
+    # What an engine says when the container never came to run (docker 26.1 and podman 5.4).
+    _cause(
+        "image_missing",
+        r"image not known|No such image:|Unable to find image",
+        "The image is not on this host, and a start does not pull: server_prefetch does, and so do deploy and rollout.",
+    ),
+    _cause(
+        "engine_cards",
+        r"could not select device driver|unresolvable CDI devices|CDI device injection failed|nvidia-container-cli",
+        "The engine does not know the cards: the preflight's area container says what is missing.",
+    ),
+    _cause(
+        "engine_limits",
+        r"error setting rlimit",
+        "The engine itself may not raise this limit: see the limits of docker.service, or lower it with "
+        "engine_arguments, as --ulimit=memlock=8388608.",
+    ),
+    _cause(
+        "mount_missing",
+        r"bind source path does not exist|statfs \S+: no such file or directory",
+        "A path that the container is to see is not on this host: create it, or correct what names it.",
+    ),
+    _cause(
+        "image_python",
+        r"executable file (?:`\S+` )?not found|exec: \S+: stat \S+: no such file",
+        "The image has no such interpreter: set image_python.",
+    ),
+    _cause(
+        "engine_down",
+        r"Cannot connect to the Docker daemon",
+        "docker does not run: `systemctl status docker.service`.",
+    ),
+    _cause(
+        "engine_refused",
+        r"docker: Error response from daemon: |OCI runtime|conmon failed",
+        "The engine could not start the container.",
+    ),
     # What systemd says when the process never came to run.
     _cause(
         "unit_exec",
@@ -347,11 +384,11 @@ _CAUSES: tuple[_Cause, ...] = (
 # Lines that look like an error and do not stop a start.
 _HARMLESS = re.compile(
     r"Ignore import error when loading|UserWarning|FutureWarning|DeprecationWarning|Fail to set RLIMIT|"
-    r"^\s*warnings\.warn|post-warmup freeze_gc failed|fall(?:ing)? ?back"
+    r"^\s*warnings\.warn|post-warmup freeze_gc failed|fall(?:ing)? ?back|No such container"
 )
 
 # Access-log lines of probes, and the usage text that comes before the complaint about an argument.
-_NOISE = re.compile(r'"GET /|^\s+\[--')
+_NOISE = re.compile(r'"GET /|^\s+\[--|Using cgroups-v1 which is deprecated')
 
 # The last line of a Python traceback.
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Failure)(?::|$)")

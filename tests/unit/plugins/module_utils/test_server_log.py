@@ -236,6 +236,59 @@ def test_the_first_cause_counts_and_never_the_last_general_line(log, kind, words
     assert words in found.line
 
 
+RUNC = (
+    "docker: Error response from daemon: failed to create task for container: failed to create shim task: OCI runtime "
+    "create failed: runc create failed: unable to start container process: "
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        # As docker 26.1.5 and podman 5.4.2 said it.
+        ("docker: Error response from daemon: No such image: r:5000/sglang@sha256:50a8.", "image_missing"),
+        ("Error: r:5000/sglang@sha256:50a8: image not known", "image_missing"),
+        (
+            'docker: Error response from daemon: invalid mount config for type "bind": bind source path does not '
+            "exist: /nope.",
+            "mount_missing",
+        ),
+        ("Error: statfs /nope: no such file or directory", "mount_missing"),
+        (f'{RUNC}exec: "python9": executable file not found in $PATH: unknown.', "image_python"),
+        (f'{RUNC}exec: "/x/python9": stat /x/python9: no such file or directory: unknown.', "image_python"),
+        ("Error: crun: executable file `python9` not found in $PATH: No such file or directory", "image_python"),
+        ("Error: crun: executable file `/x/python9` not found: No such file or directory", "image_python"),
+        (
+            'docker: Error response from daemon: could not select device driver "cdi" with capabilities: [].',
+            "engine_cards",
+        ),
+        (
+            'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+            "engine_cards",
+        ),
+        ("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=0", "engine_cards"),
+        (
+            f"{RUNC}error during container init: error setting rlimits for ready process: error setting rlimit type "
+            "8: operation not permitted: unknown.",
+            "engine_limits",
+        ),
+        ("docker: Cannot connect to the Docker daemon at unix:///nope. Is the docker daemon running?.", "engine_down"),
+        (f"{RUNC}apparmor failed to apply profile: unknown.", "engine_refused"),
+    ],
+)
+def test_what_an_engine_refuses_is_explained(line, kind):
+    log = [
+        "Error response from daemon: No such container: sglang-main",
+        'time="2026-11-30T06:30:45Z" level=warning msg="Using cgroups-v1 which is deprecated in favor of cgroups-v2"',
+        line,
+        "sglang-main.service: Main process exited, code=exited, status=125/n/a",
+    ]
+    found = explain(log)
+    assert found is not None
+    assert (found.kind, found.line) == (kind, line)
+    assert not any("cgroups-v1" in said for said in server_log.tail(log))
+
+
 def test_a_log_that_says_nothing_explains_nothing():
     assert explain([]) is None
     assert explain(["", "[2026-11-29 21:25:28] Load weight begin. avail mem=139.13 GB"]) is None
