@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,16 @@ class Layout:
         (self.path / "blobs" / "sha256" / digest).write_bytes(data)
         return {"mediaType": f"application/vnd.oci.image.{media_type}", "digest": f"sha256:{digest}", "size": len(data)}
 
-    def image(self, architecture: str, build: str, cuda: str) -> dict[str, Any]:
+    def image(self, architecture: str, build: str, cuda: str, filling: Sequence[bytes] = ()) -> dict[str, Any]:
+        """An image with a layer for each filling, or of two small ones that are its own."""
         layers, contents = [], []
-        for number in range(2):
+        for number, data in enumerate(filling or [f"{build} {number}".encode() for number in range(2)]):
             archive = io.BytesIO()
             with tarfile.open(fileobj=archive, mode="w") as tar:
-                data = f"{build} {number}".encode()
                 entry = tarfile.TarInfo(f"file-{number}")
                 entry.size = len(data)
                 tar.addfile(entry, io.BytesIO(data))
-            layers.append(self.blob("layer.v1.tar+gzip", gzip.compress(archive.getvalue(), mtime=0)))
+            layers.append(self.blob("layer.v1.tar+gzip", gzip.compress(archive.getvalue(), 1, mtime=0)))
             contents.append(f"sha256:{hashlib.sha256(archive.getvalue()).hexdigest()}")
         config = {
             "created": "2026-11-01T10:00:00Z",

@@ -25,6 +25,7 @@ from .errors import EngineError
 from .long_command import TookTooLong, Who, run_long
 from .model_cache import Wanted, cache_of
 
+ENVIRONMENTS_DIR = "/opt/sglang"
 RUN_DIR = "/run/sglang"
 # Where a container finds the token.
 _TOKEN = "/run/hf_token"
@@ -61,15 +62,23 @@ class Place:
         return f"sglang-prefetch-{self.instance}"
 
 
-def place_of(desired: Mapping[str, Any], environments: str, keeps: Sequence[int] = ()) -> Place:
+def python_of(desired: Mapping[str, Any]) -> str:
+    """The interpreter of an instance without a container."""
+    environment = (desired.get("native") or {}).get("environment")
+    if environment:
+        return f"{environment}/bin/python"
+    argv = desired.get("argv") or ()
+    return str(argv[0]) if argv else f"{ENVIRONMENTS_DIR}/{desired.get('version')}/bin/python"
+
+
+def place_of(desired: Mapping[str, Any], keeps: Sequence[int] = ()) -> Place:
     """From the desired state of an instance."""
     environment = {str(name): str(value) for name, value in (desired.get("environment") or {}).items()}
     token = str((desired.get("credentials") or {}).get("hf_token") or "")
     user = str(desired.get("user") or "sglang")
     container = desired.get("container")
     if not container:
-        python = f"{environments}/{desired['version']}/bin/python"
-        return Place(str(desired["instance"]), user, environment, python, token=token, keeps=keeps)
+        return Place(str(desired["instance"]), user, environment, python_of(desired), token=token, keeps=keeps)
     return Place(
         instance=str(desired["instance"]),
         user=user,

@@ -30,7 +30,6 @@ from .image_store import REGISTRY, Asking, look, weigh
 from .long_command import signs_of_life
 from .model_cache import Wanted
 
-ENVIRONMENTS_DIR = "/opt/sglang"
 RUN_DIR = "/run/sglang"
 LOCK = "prefetch.lock"
 # Between two looks at a lock that another run holds.
@@ -213,7 +212,7 @@ def _software(desired: Mapping[str, Any], run: Run) -> Part:
     container = desired.get("container")
     if container:
         return _image(container, run)
-    python = f"{ENVIRONMENTS_DIR}/{desired['version']}/bin/python"
+    python = model_fetch.python_of(desired)
     part, new = _once(run, "environment", python)
     if new:
         part.state = THERE
@@ -314,7 +313,7 @@ def _platform() -> Any:
 
 
 def _models(desired: Mapping[str, Any], run: Run, software: Part) -> list[Part]:
-    place = model_fetch.place_of(desired, ENVIRONMENTS_DIR, run.keeps)
+    place = model_fetch.place_of(desired, run.keeps)
     return [_model(wanted, place, run, software) for wanted in model_cache.wanted_by(desired) if wanted.path]
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import gzip
-import hashlib
 import http.server
 import io
 import json
@@ -21,7 +19,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -34,6 +31,9 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.serving.sglang.plugins.modules import image_pin
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(CHECKOUT / "tests"))
+from registries import Layout, running_registry  # noqa: E402
+
 VARIABLES = """\
 ---
 # The fleet.
@@ -44,7 +44,7 @@ sglang_server_instances:
 """
 
 
-# --- registries ---------------------------------------------------------------------------------------------------
+# --- registries -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", autouse=True)
