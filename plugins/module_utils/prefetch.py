@@ -102,7 +102,7 @@ def prefetch(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     begin = time.monotonic()
     with signs_of_life(() if check_mode else params.get("touch") or ()):
         try:
-            with _alone(options) as lock:
+            with alone(options) as lock:
                 found = _all(names, Run(options, lock))
         except EngineError as error:
             return _failed([error.msg], error.kind, {"changed": False, "instances": [], "notes": []})
@@ -118,7 +118,7 @@ def _failed(messages: Sequence[str], kind: str, result: Mapping[str, Any]) -> di
 
 
 @contextlib.contextmanager
-def _alone(options: Options) -> Iterator[Sequence[int]]:
+def alone(options: Options) -> Iterator[Sequence[int]]:
     """Hold the lock of the host: who comes second waits, and then finds done what it came for.
 
     What an engine pulls holds it too. A run that was killed leaves the lock to the pull that it began.
