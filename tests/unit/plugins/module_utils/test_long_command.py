@@ -42,9 +42,9 @@ def test_one_that_does_not_listen_is_ended_with_what_it_started(tmp_path: Path) 
     deaf = f"trap '' TERM; sleep 60 & echo $! > {pid}; wait; wait; sleep 60"
     with pytest.raises(TookTooLong):
         run_long(["sh", "-c", deaf], 0.5, end_s=0.3)
-    child = f"/proc/{pid.read_text().strip()}/stat"
+    child = Path(f"/proc/{pid.read_text().strip()}/stat")
     for _ in range(40):
-        if not os.path.exists(child) or open(child).read().rpartition(")")[2].split()[0] == "Z":
+        if not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z":
             return
         time.sleep(0.05)
     pytest.fail("what it had started lives on")
