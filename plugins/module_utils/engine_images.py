@@ -284,11 +284,16 @@ class Engine:
     def remove(self, image: Image) -> None:
         """Remove an image that nothing uses; the engine refuses where something does. Raises EngineError.
 
-        Of several tags all but one are taken away first: engines refuse an id with several unless they are forced.
+        Tags are taken away first: engines refuse an id with several names unless they are forced. With the last one
+        the image goes, unless a digest still names it.
         """
-        for tag in image.tags[1:]:
+        used = self.containers().get(image.id)
+        if used:
+            raise EngineError("cleanup.in_use", f"the container {used[0]} is made of it by now")
+        for tag in image.tags:
             self.ask("image", "rm", tag)
-        self.ask("image", "rm", image.id)
+        if self.image(image.id) is not None:
+            self.ask("image", "rm", image.id)
 
 
 UNTOUCHED = (

@@ -27,6 +27,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.serving.sglang.plugins.module_utils import (
+    cleanup,
     desired_state,
     engine_images,
     model_fetch,
@@ -86,12 +87,11 @@ class Machine:
     def declare(self, name: str, pin: str = "", model: str = "", revision: str = "", **more: Any) -> None:
         container = None
         if pin:
-            tagged, digest = pin.split("@")
             container = {
                 "engine": "podman",
                 "name": f"sglang-{name}",
                 "image": pin,
-                "run_image": f"{tagged.rpartition(':')[0]}@{digest}",
+                "run_image": by_digest(pin),
                 "python": "python3",
             }
         path = model or str(self.model)
@@ -354,6 +354,58 @@ def test_two_at_once_pull_once(machine: Machine, podman: engine_root.Podman, reg
     assert sorted(each["changed"] for each in results) == [False, True]
     assert all("failed" not in each for each in results)
     assert proxy.passed < 1_200_000
+
+
+def test_only_what_nothing_points_to_is_removed(
+    machine: Machine, podman: engine_root.Podman, registry: str, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup, "ENVIRONMENTS_DIR", str(machine.run / "none"))
+    monkeypatch.setattr(desired_state, "RUNNING_DIR", str(machine.run))
+    ours, theirs = f"{registry}/clean/sglang", f"{registry}/team/own"
+    pins = {}
+    for number in range(1, 7):
+        digest = layout.push(layout.image("amd64", f"number {number}", "12.9.1"), f"{ours}:v0.5.2{number}")
+        pins[number] = f"{ours}:v0.5.2{number}@{digest}"
+        podman("pull", "--quiet", "--tls-verify=false", by_digest(pins[number]))
+    machine.declare("main", pins[6])
+    # 6 is desired, 5 the previous one, 4 that of a container, 3 has two tags, and 2 a name of somebody else's.
+    desired = json.loads((machine.etc / "main.json").read_text())
+    container = {**desired["container"], "image": pins[5], "run_image": by_digest(pins[5])}
+    previous = {"schema": 1, "desired": {**desired, "container": container}}
+    (machine.etc / "main.previous.json").write_text(json.dumps(previous))
+    podman("create", "--pull=never", "--name", "somebody", by_digest(pins[4]), "true")
+    podman("tag", by_digest(pins[3]), f"{ours}:one", f"{ours}:two")
+    podman("tag", by_digest(pins[2]), f"{theirs}:kept")
+
+    given = {"remove": True, "repositories": [], "keep": 0, "engines": ["podman"], "timeout_s": 5}
+    said = cleanup.clean_up(given, True)
+    done = cleanup.clean_up(given, False)
+    assert "failed" not in done, done
+    assert [each["id"] for each in said["unused"]] == [each["id"] for each in done["removed"]]
+    assert len(done["removed"]) == 2
+    assert {each["kept"] for each in done["kept"]} == {
+        f"{machine.etc}/main.json points to it",
+        f"{machine.etc}/main.previous.json points to it",
+        "the container somebody is made of it",
+        f"somebody has it as {theirs} too",
+    }
+    there = podman("image", "ls", "--digests", "--format", "{{.Digest}}").split()
+    assert {pin.partition("@")[2] for number, pin in pins.items() if number in (2, 4, 5, 6)} == set(there)
+    assert not cleanup.clean_up(given, False)["changed"]
+
+    # What began to be used after the look is refused by the engine, and the message says so.
+    podman("create", "--pull=never", "--name", "late", by_digest(pins[5]), "true")
+    (machine.etc / "main.previous.json").unlink()
+    monkeypatch.setattr(engine_images.Engine, "containers", lambda _engine: {})
+    done = cleanup.clean_up(given, False)
+    assert (done["failed"], done["changed"]) == (True, False)
+    assert done["msg"].count("was not removed") == 2
+    assert "in use by" in done["msg"] or "used by" in done["msg"]
+
+
+def by_digest(pin: str) -> str:
+    tagged, digest = pin.split("@")
+    return f"{tagged.rpartition(':')[0]}@{digest}"
 
 
 # --- models ---------------------------------------------------------------------------------------------------------
