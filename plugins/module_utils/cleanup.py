@@ -21,11 +21,11 @@ from typing import Any
 from . import desired_state
 from .checks.reading import CouldNotTell, read_text
 from .engine_images import ENGINES, Engine, Image, repository_of
+from .environments import ENVIRONMENTS_DIR
 from .errors import EngineError
 from .long_command import signs_of_life
 from .prefetch import Options, alone
 
-ENVIRONMENTS_DIR = "/opt/sglang"
 UNITS_DIRS = ("/etc/systemd/system", "/run/systemd/system", "/etc/containers/systemd")
 MARK = ".serving-sglang"
 # What is younger may belong to a deployment that is under way: the state that points to it is written after it.

@@ -20,6 +20,7 @@ from .checks.file_systems import space_of
 from .checks.reading import CouldNotTell, Output, run_command
 from .checks.wanted import podman_root
 from .errors import EngineError
+from .hub_download import existing
 from .image_manifest import Layer
 from .image_reference import ImageReference, NotAReference, parse_reference
 from .image_store import DOCKER, PODMAN, Run, way_out
@@ -333,10 +334,3 @@ def room_for(layers: Sequence[Layer], storage: Storage) -> tuple[Room, ...]:
     free = {path: space_of(place).free_bytes for path, place in paths.items()}
     devices = {os.stat(place).st_dev for place in paths.values()}
     return rooms(layers, storage, free, len(devices) == 1)
-
-
-def existing(path: str) -> str:
-    """The folder that a path lies in, as far as it is there already."""
-    while path != "/" and not os.path.isdir(path):
-        path = os.path.dirname(path.rstrip("/")) or "/"
-    return path

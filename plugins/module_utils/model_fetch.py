@@ -21,11 +21,11 @@ from typing import Any
 from . import hub_download
 from .checks.reading import CouldNotTell
 from .engine_images import complaint, human
+from .environments import ENVIRONMENTS_DIR
 from .errors import EngineError
 from .long_command import TookTooLong, Who, run_long
 from .model_cache import Wanted, cache_of
 
-ENVIRONMENTS_DIR = "/opt/sglang"
 RUN_DIR = "/run/sglang"
 # Where a container finds the token.
 _TOKEN = "/run/hf_token"

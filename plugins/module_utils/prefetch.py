@@ -13,9 +13,10 @@ import contextlib
 import fcntl
 import os
 import platform
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import desired_state, model_cache, model_fetch
@@ -26,7 +27,7 @@ from .errors import EngineError
 from .image_manifest import read_platform
 from .image_pin import moved_under
 from .image_reference import ImageReference, NotAReference, parse_reference
-from .image_store import REGISTRY, Asking, look, weigh
+from .image_store import REGISTRY, SKOPEO, Asking, look, weigh
 from .long_command import signs_of_life
 from .model_cache import Wanted
 
@@ -249,7 +250,9 @@ def _bring(reference: ImageReference, engine: Engine, part: Part, options: Optio
     if image is not None and image.has(reference):
         part.state = THERE
         return
-    asking = Asking(authfile=options.authfile, tls_verify=options.tls_verify, timeout_s=ASK_S)
+    # docker reads credentials of its own alone.
+    authfile = options.authfile if shutil.which(SKOPEO) else ""
+    asking = Asking(authfile=authfile, tls_verify=options.tls_verify, timeout_s=ASK_S)
     if options.check_tag:
         _check_tag(reference, asking, part)
     _check_room(reference, asking, engine, part)
@@ -314,7 +317,17 @@ def _platform() -> Any:
 
 def _models(desired: Mapping[str, Any], run: Run, software: Part) -> list[Part]:
     place = model_fetch.place_of(desired, run.keeps)
-    return [_model(wanted, place, run, software) for wanted in model_cache.wanted_by(desired) if wanted.path]
+    wanted = model_cache.wanted_by(desired)
+    return [_model(_on_the_host(each, desired), place, run, software) for each in wanted if each.path]
+
+
+def _on_the_host(wanted: Wanted, desired: Mapping[str, Any]) -> Wanted:
+    """A container may see a folder of the host under another path."""
+    for mount in (desired.get("container") or {}).get("mounts") or ():
+        source, target = str(mount.get("source") or ""), str(mount.get("target") or "")
+        if wanted.local and target and (wanted.path + "/").startswith(target.rstrip("/") + "/"):
+            return replace(wanted, path=source.rstrip("/") + wanted.path[len(target.rstrip("/")) :])
+    return wanted
 
 
 def _model(wanted: Wanted, place: model_fetch.Place, run: Run, software: Part) -> Part:
