@@ -30,6 +30,15 @@ def lock_failure(hosts, hostvars, name):
     return "The rollout does not begin; no replica was touched. " + " ".join(troubles)
 
 
+def prefetch_failure(hosts, hostvars, name, rollout):
+    """Why not everything that replicas start from is on their hosts; empty when it is."""
+    return rollout_failure.describe_prefetch(
+        dict(zip(hosts, readings(hosts, hostvars, name), strict=True)),
+        [member for wave in rollout["plan"]["waves"] for member in wave["members"]],
+        rollout["ledger"],
+    )
+
+
 def ledger_target(member, rollout, step=None, host=None, reason=None, seen=()):
     """Where an action writes the steps of ``member`` in the ledger of ``rollout``.
 
@@ -116,6 +125,7 @@ class FilterModule:
         return {
             "readings": readings,
             "lock_failure": lock_failure,
+            "prefetch_failure": prefetch_failure,
             "ledger_target": ledger_target,
             "failure": failure,
             "still_serving": still_serving,

@@ -104,6 +104,34 @@ def _entries(manifests: Sequence[Any]) -> tuple[Entry, ...]:
 
 
 @dataclass(frozen=True)
+class Layer:
+    """A layer of an image: what a registry sends of it, and the digest of its content, which engines know it by."""
+
+    compressed_bytes: int
+    content: str = ""
+
+
+def read_layers(manifest: str, config: str) -> tuple[Layer, ...]:
+    """From the manifest of one platform and its configuration. Raises Garbled."""
+    found = _json(manifest, "a manifest with layers")
+    layers = found.get("layers") if isinstance(found, dict) else None
+    if not isinstance(layers, list):
+        raise Garbled(f"a manifest with layers was expected and came: {_shown(manifest)}")
+    sizes: list[int] = []
+    for each in layers:
+        size = each.get("size") if isinstance(each, dict) else None
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise Garbled(f"layers with sizes were expected and came: {_shown(manifest)}")
+        sizes.append(size)
+    described = _json(config, "the configuration of an image")
+    root = described.get("rootfs") if isinstance(described, dict) else None
+    contents = _list(root.get("diff_ids") if isinstance(root, dict) else None)
+    if len(contents) != len(sizes):
+        contents = [""] * len(sizes)
+    return tuple(Layer(size, str(content)) for size, content in zip(sizes, contents))
+
+
+@dataclass(frozen=True)
 class ImageFacts:
     """What an image says of itself. Of its environment only what tells CUDA is kept: the rest may hold secrets."""
 

@@ -97,7 +97,7 @@ def pin(params: Mapping[str, Any], check_mode: bool) -> Pin:
     present = look(reference, asking, platform, before)
     moved = bool(before) and before != present.digest
     if moved and not params["refresh"]:
-        raise _moved(reference, before, present, asking.source)
+        raise moved_under(reference, before, present, asking.source)
     _raise(misfit_of_platform(reference, present.platforms, platform))
 
     result = Pin(reference.pinned(present.digest), present, replaced=before if moved else "")
@@ -130,7 +130,8 @@ def _same_tag(value: str, reference: ImageReference) -> str:
     return there.digest if there.tagged == reference.tagged else ""
 
 
-def _moved(reference: ImageReference, before: str, present: Present, source: str) -> EngineError:
+def moved_under(reference: ImageReference, before: str, present: Present, source: str) -> EngineError:
+    """What is said of a tag that points to another digest than its pin."""
     where = "on this host" if source == LOCAL else "in the registry"
     facts = {"pinned": before, "present": present.digest}
     platform = next((entry.platform for entry in present.entries if entry.digest == before), None)

@@ -23,9 +23,11 @@ from .image_manifest import (
     Entry,
     Garbled,
     ImageFacts,
+    Layer,
     Platform,
     read_config,
     read_described,
+    read_layers,
     read_local,
     read_manifest,
 )
@@ -82,8 +84,12 @@ def look(reference: ImageReference, asking: Asking, platform: Platform | None = 
         )
     if asking.source == LOCAL:
         return _local(reference.tagged, asking, expected)
-    tool = _tool_for_registry(asking)
-    return _by_skopeo(reference, asking, platform) if tool == SKOPEO else _by_docker(reference, asking, platform)
+    ask = _asker(reference, asking)
+    if ask is None:
+        return _by_docker_manifest(reference, asking, _docker(reference, asking))
+    # Two questions: the second is asked by the digest, so that a tag that moves in between mixes nothing, and what
+    # was computed here is known to be what the registry serves.
+    return _from_manifest(reference, ask.raw(str(reference.tagged)), ask.tool, platform, ask.configuration)
 
 
 # --- the registry ---------------------------------------------------------------------------------------------------
@@ -108,7 +114,53 @@ def _tool_for_registry(asking: Asking) -> str:
     )
 
 
-def _by_skopeo(reference: ImageReference, asking: Asking, platform: Platform | None) -> Present:
+def weigh(reference: ImageReference, asking: Asking, platform: Platform) -> tuple[Layer, ...]:
+    """The layers that a pull by this reference's digest brings to a host of this platform. Raises EngineError."""
+    ask = _asker(reference, asking)
+    if ask is None:
+        raise EngineError(
+            "image.tool_missing",
+            f"docker without its plugin buildx does not tell the size of {reference.tagged}. Next step: "
+            f"{INSTALL_SKOPEO}",
+        )
+    try:
+        raw = ask.raw(reference.by_digest)
+        manifest = read_manifest(raw)
+        entry = next((each for each in manifest.entries if each.platform.serves(platform)), None)
+        if manifest.index and entry is None:
+            made = ", ".join(str(each.platform) for each in manifest.entries)
+            raise EngineError(
+                "image.platform", f"{reference} is made for {made or 'no platform'}, and this host is {platform}"
+            )
+        if entry is None:
+            return read_layers(raw, ask.configuration(reference.by_digest, None))
+        of_platform = reference.pinned(entry.digest).by_digest
+        return read_layers(ask.raw(of_platform), ask.configuration(of_platform, entry.platform))
+    except Garbled as error:
+        raise _garbled(reference, str(error)) from None
+
+
+@dataclass(frozen=True)
+class _Asker:
+    """How a tool gives the very bytes of a manifest, and the configuration of an image for a platform."""
+
+    tool: str
+    raw: Callable[[str], str]
+    configuration: Callable[[str, Platform | None], str]
+
+
+def _asker(reference: ImageReference, asking: Asking) -> _Asker | None:
+    """None where docker alone is there, which gives neither."""
+    if _tool_for_registry(asking) == SKOPEO:
+        return _skopeo(reference, asking)
+    docker = _docker(reference, asking)
+    # imagetools has no switch for a registry without TLS.
+    if asking.tls_verify and asking.run([*docker, "buildx", "version"], asking.timeout_s).code == 0:
+        return _buildx(reference, asking, docker)
+    return None
+
+
+def _skopeo(reference: ImageReference, asking: Asking) -> _Asker:
     options = ["inspect", f"--tls-verify={'true' if asking.tls_verify else 'false'}"]
     if asking.authfile:
         options.append(f"--authfile={asking.authfile}")
@@ -123,9 +175,17 @@ def _by_skopeo(reference: ImageReference, asking: Asking, platform: Platform | N
             override += [f"--override-variant={chosen.variant}"] if chosen.variant else []
         return ask("--config", by_digest, override)
 
-    # Two questions: the second is asked by the digest, so that a tag that moves in between mixes nothing, and what
-    # was computed here is known to be what the registry serves.
-    return _from_manifest(reference, ask("--raw", str(reference.tagged)), SKOPEO, platform, configuration)
+    return _Asker(SKOPEO, lambda where: ask("--raw", where), configuration)
+
+
+def _buildx(reference: ImageReference, asking: Asking, docker: Sequence[str]) -> _Asker:
+    inspect = [*docker, "buildx", "imagetools", "inspect"]
+
+    def configuration(by_digest: str, chosen: Platform | None) -> str:
+        pick = f'{{{{json (index .Image "{chosen}")}}}}' if chosen else "{{json .Image}}"
+        return _answer([*inspect, "--format", pick, by_digest], reference, asking)
+
+    return _Asker("docker buildx", lambda where: _answer([*inspect, "--raw", where], reference, asking), configuration)
 
 
 def _from_manifest(
@@ -155,21 +215,6 @@ def _choose(entries: Sequence[Entry], platform: Platform | None) -> Platform | N
             entries[0].platform if entries else None
         )
     return next((each.platform for each in entries if each.platform.serves(platform)), None)
-
-
-def _by_docker(reference: ImageReference, asking: Asking, platform: Platform | None) -> Present:
-    docker = _docker(reference, asking)
-    # imagetools has no switch for a registry without TLS.
-    if asking.tls_verify and asking.run([*docker, "buildx", "version"], asking.timeout_s).code == 0:
-        inspect = [*docker, "buildx", "imagetools", "inspect"]
-
-        def configuration(by_digest: str, chosen: Platform | None) -> str:
-            pick = f'{{{{json (index .Image "{chosen}")}}}}' if chosen else "{{json .Image}}"
-            return _answer([*inspect, "--format", pick, by_digest], reference, asking)
-
-        raw = _answer([*inspect, "--raw", str(reference.tagged)], reference, asking)
-        return _from_manifest(reference, raw, "docker buildx", platform, configuration)
-    return _by_docker_manifest(reference, asking, docker)
 
 
 def _by_docker_manifest(reference: ImageReference, asking: Asking, docker: Sequence[str]) -> Present:
@@ -353,6 +398,23 @@ _TABLE = (
 )
 
 
+def way_out(complaint: str, reference: ImageReference, authfile: str = "") -> str:
+    """What to do about a complaint of an engine that could not pull; empty where it is not known here."""
+    if "no space left on device" in complaint.lower():
+        return "make room on the disk of the engine's storage, then run again"
+    row = next((row for row in _TABLE if re.search(row.pattern, complaint.lower())), None)
+    return row.way.format(**_names(reference, Asking(authfile=authfile))) if row else ""
+
+
+def _names(reference: ImageReference, asking: Asking) -> dict[str, str]:
+    return {
+        "registry": reference.registry,
+        "name": reference.name,
+        "reference": str(reference.tagged),
+        "login": _login(reference, asking),
+    }
+
+
 def _classified(
     output: Output, words: Sequence[str], reference: ImageReference, asking: Asking, stored_by: str
 ) -> EngineError:
@@ -363,12 +425,7 @@ def _classified(
         return _garbled(reference, f"{words[0]} ended with status {output.code}: {said}", stored_by)
     if stored_by and row.kind == "image.no_such_tag":
         return _not_stored(reference, stored_by, said)
-    names = {
-        "registry": reference.registry,
-        "name": reference.name,
-        "reference": str(reference.tagged),
-        "login": _login(reference, asking),
-    }
+    names = _names(reference, asking)
     way = row.way.format(**names)
     if "manifest" in words and row.kind == "image.no_such_tag":
         # docker says the same of what it could not speak to with TLS, and before 23 of what is in OCI's format.

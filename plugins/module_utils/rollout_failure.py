@@ -50,6 +50,29 @@ def describe(result: Mapping[str, Any], task_name: str, members: Sequence[Mappin
     )
 
 
+def describe_prefetch(
+    results: Mapping[str, Mapping[str, Any]], members: Sequence[Mapping[str, Any]], ledger_path: str
+) -> str:
+    """The message of a rollout whose hosts could not get everything, from the results of server_prefetch by host.
+
+    Empty when all of it is there. Hosts without a replica in the rollout have no result.
+    """
+    troubles = []
+    for host in dict.fromkeys(str(member["host"]) for member in members):
+        result = results.get(host) or {}
+        if result and not result.get("failed") and not result.get("unreachable"):
+            continue
+        seen = str(result.get("msg") or f"{host} became unreachable. Run again when it answers").strip()
+        replicas = ", ".join(dict.fromkeys(str(each["replica"]) for each in members if each["host"] == host))
+        troubles.append(f"{replicas} on {host}, at the step prefetch: {seen}" + ("" if seen[-1] in ".!?" else "."))
+    if not troubles:
+        return ""
+    return (
+        f"The rollout does not begin; no replica was touched. {' '.join(troubles)} Once the cause is removed, run the "
+        f"same command again. Ledger: {ledger_path}"
+    )
+
+
 def _one(item: Mapping[str, Any], task_name: str, members: Sequence[Mapping[str, Any]]) -> str:
     seen = str(item.get("msg") or "no message").strip()
     if seen[-1] not in ".!?":

@@ -13,7 +13,7 @@ import running_fleet as fleet
 from running_fleet import deploy, extra, ledger_of, on, only, rollout, wait_until
 
 # A retry by the gateway would hide a lost request: demo_vars.yml switches retries off, and this makes sure of it.
-STEPS = ["leave", "settle", "drain", "stop", "start", "verify", "rejoin", "soak", "done"]
+STEPS = ["prefetch", "leave", "settle", "drain", "stop", "start", "verify", "rejoin", "soak", "done"]
 TIMES = 3 if os.environ.get("SGLANG_TEST_FULL") == "1" else 1
 
 
@@ -108,13 +108,14 @@ def test_plain_restarts_with_group_signals_lose_requests():
 
 
 def test_a_replica_that_never_gets_ready_stops_the_rollout():
-    bad = [{"name": "main", "model": "/srv/models/none", "served_model_name": "tiny", "port": 30000}]
+    # A folder that is there and has no model in it: one that is not there is met before a replica leaves.
+    bad = [{"name": "main", "model": "/srv/wheels", "served_model_name": "tiny", "port": 30000}]
     before = {host: fleet.main_pid(host) for host in fleet.SERVERS}
     deploy(*extra(sglang_server_instances=bad), log="bad-model")
     assert {host: fleet.main_pid(host) for host in fleet.SERVERS} == before, "deploying restarts nothing"
 
     text = rollout(log="never-ready").fails()
-    assert "/srv/models/none" in text, "the line of the log that explains it is in the message"
+    assert "/srv/wheels" in text, "the line of the log that explains it is in the message"
     assert "stopped at h1-main on h1, at the step start" in text
     assert not fleet.serves("h1")
     assert fleet.workers() == {fleet.SERVERS["h2"]: True, fleet.SERVERS["h3"]: True}
@@ -129,6 +130,21 @@ def test_a_replica_that_never_gets_ready_stops_the_rollout():
     again = rollout(*only("h1-main", "h2-main"), log="continued").succeeds()
     assert "continuing run" in again.text
     assert fleet.main_pid("h2") != before["h2"], "a replica that had not had its turn had it now"
+
+
+def test_what_cannot_be_brought_to_a_host_is_met_before_a_replica_leaves():
+    before = {host: fleet.main_pid(host) for host in fleet.SERVERS}
+    on("h2", "mount -t tmpfs tmpfs /srv/models")
+    try:
+        failed = rollout(log="prefetch")
+        text = failed.fails()
+    finally:
+        on("h2", "umount /srv/models")
+    assert "The rollout does not begin; no replica was touched. h2-main on h2, at the step prefetch: " in text
+    assert "/srv/models/tiny cannot be read" in text
+    steps = {(line["replica"], line["ok"]) for line in ledger_of(failed) if line["step"] == "prefetch"}
+    assert steps == {("h1-main", True), ("h2-main", False), ("h3-main", True)}
+    assert {host: fleet.main_pid(host) for host in fleet.SERVERS} == before
 
 
 def _draining(host: str, tokens: int = 600) -> fleet.Stream:
@@ -152,7 +168,8 @@ def test_a_killed_controller_is_continued_by_the_next_run():
     _in_drain("h1")
     killed.kill()
     lines = ledger_of(killed)
-    assert [line["step"] for line in lines if line["replica"] == "h1-main"][:2] == ["leave", "settle"], "it is readable"
+    steps = [line["step"] for line in lines if line["replica"] == "h1-main"]
+    assert steps[:3] == ["prefetch", "leave", "settle"], "it is readable"
     assert fleet.SERVERS["h1"] not in fleet.workers()
 
     again = rollout(*only("h1-main"), log="after-kill").succeeds()

@@ -57,6 +57,18 @@ def test_a_result_without_a_message():
     assert "no message." in describe({"results": [{"unreachable": True}, {}]})
 
 
+def test_what_could_not_be_brought_to_the_hosts():
+    members = [*MEMBERS, {"replica": "r3", "host": "h2"}, {"replica": "r4", "host": "h4"}]
+    good = {"changed": True}
+    assert failure.describe_prefetch({"h1": good, "h2": good, "h4": good, "h3": {}}, members, "L") == ""
+    text = failure.describe_prefetch({"h1": good, "h2": {"failed": True, "msg": "no room"}}, members, "L")
+    assert text == (
+        "The rollout does not begin; no replica was touched. r2, r3 on h2, at the step prefetch: no room. r4 on h4, at "
+        "the step prefetch: h4 became unreachable. Run again when it answers. Once the cause is removed, run the same "
+        "command again. Ledger: L"
+    )
+
+
 def test_the_step_at_which_a_job_failed():
     steps = [{"step": "drain", "ok": True}, {"step": "stop", "ok": False}]
     assert failure.last_step(steps, "stop") == "stop"
