@@ -24,6 +24,7 @@ from .desired_state import DESIRED_DIR, INSTANCE_NAME, QUADLET_DIR, UNIT_DIR, Li
 from .environments import environment_name, environment_of, lock_problems
 from .finding import ERROR, OK, Finding
 from .limits import read_limits
+from .model_cache import depends_on_hub
 from .releases import Release, release_for
 from .server_flags import KINDS
 
@@ -299,12 +300,7 @@ def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) ->
         "version": version,
         "version_assumed": release.assumed,
         "native": None if container else {"environment": environment_dir, "lock_sha256": lock or None},
-        "model": {
-            "path": model.path,
-            "local": model.local,
-            "revision": args.get("revision"),
-            "served_name": args.get("served-model-name", model.path),
-        },
+        "model": _model_part(model, args),
         "host": declared["host"],
         "port": declared["port"],
         "scheme": scheme,
@@ -637,8 +633,9 @@ def _environment(
         "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false",
         release.output_cap_variable: str(declared["output_cap_tokens"]),
     }
-    # Of a revision the files are there before a start, so no start depends on the hub.
-    if model.local or model.arguments.get("revision") or draft.arguments.get("revision"):
+    # What is fetched before a start is asked of nobody at the start.
+    args = {**model.arguments, **draft.arguments}
+    if not depends_on_hub({"model": _model_part(model, args), "args": args}):
         environment["HF_HUB_OFFLINE"] = "1"
     # A container sees only its own cards, and numbers them from 0.
     if draft.claim.needs_cards and not draft.container:
@@ -647,6 +644,15 @@ def _environment(
         environment["HF_TOKEN_PATH"] = f"{_credentials_seen_at(draft)}/hf_token"
     environment.update({str(name): variable_text(value) for name, value in declared["environment"].items()})
     return dict(sorted(environment.items()))
+
+
+def _model_part(model: _Model, args: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "path": model.path,
+        "local": model.local,
+        "revision": args.get("revision"),
+        "served_name": args.get("served-model-name", model.path),
+    }
 
 
 def _system_of(draft: _Draft, environment_dir: str, cuda_home: str | None) -> dict[str, str]:

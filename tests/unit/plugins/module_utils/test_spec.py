@@ -180,6 +180,9 @@ def test_environment_of_a_hub_model() -> None:
     # The files of a revision are fetched before a start, so that none depends on the hub.
     assert desired["environment"]["HF_HUB_OFFLINE"] == "1"
     assert "HF_HUB_OFFLINE" not in one(model="Qwen/Qwen3-8B")["environment"]
+    assert "HF_HUB_OFFLINE" not in one(model="Qwen/Qwen3-8B", revision="main")["environment"]
+    adapters = {**MAIN["arguments"], "lora-paths": ["one=org/adapter"]}
+    assert "HF_HUB_OFFLINE" not in one(arguments=adapters)["environment"]
     assert (desired["args"]["revision"], desired["model"]["revision"]) == ("abc", "abc")
     assert desired["model"]["local"] is False
 
