@@ -1,0 +1,93 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.serving.sglang.plugins.module_utils import desired_state, spec
+from ansible_collections.serving.sglang.plugins.module_utils.releases import release_for
+from ansible_collections.serving.sglang.plugins.module_utils.server_log import StartLog
+from ansible_collections.serving.sglang.plugins.module_utils.start_silence import Silence, caches_are_cold
+
+CAPTURE = "[2026-11-29 21:37:50] Capturing num tokens (num_tokens=8192 avail_mem=12.67 GB):   0%|          | 0/58"
+WEIGHTS = "[2026-11-29 21:37:50] Load weight begin. avail mem=139.13 GB"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def silent_for(seconds: float, line: str, cold: bool) -> str:
+    clock, log = Clock(), StartLog()
+    silence = Silence(cold, clock)
+    clock.now += 500
+    log.feed([line], release_for("0.5.22"))
+    silence.heard(log.lines, log.last)
+    clock.now += seconds
+    # Probes of the port are no word of the server's.
+    log.feed(['INFO:     127.0.0.1:1 - "GET /ready HTTP/1.1" 503 Service Unavailable'], release_for("0.5.22"))
+    silence.heard(log.lines, log.last)
+    return silence.text()
+
+
+def test_a_short_silence_is_ordinary() -> None:
+    assert silent_for(10, CAPTURE, True) == ""
+
+
+def test_a_silent_compile_is_said_to_be_one_with_how_long_it_takes() -> None:
+    text = silent_for(72, CAPTURE, True)
+    assert text.startswith("graphs are captured, and their kernels compiled: 72 s of at most ")
+    assert text.endswith("with cold caches; it is not hanging")
+
+
+def test_the_same_silence_with_warm_caches_is_overdue() -> None:
+    assert "longer than the 120 s that warm caches explain" in silent_for(130, CAPTURE, False)
+
+
+def test_a_silence_that_no_compile_explains() -> None:
+    said = silent_for(60, WEIGHTS, True)
+    assert said == "the log has been silent for 60 s, and the last line is none after which kernels are compiled"
+
+
+@pytest.fixture
+def caches() -> Iterator[Path]:
+    """A folder outside of /tmp, which a unit has for itself: what lies there is lost at each stop."""
+    build = Path(__file__).parents[4] / ".build"
+    build.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build) as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_caches_are_read_before_a_start(caches: Path, compiled: bool) -> None:
+    environment = {name: str(caches / folder) for name, folder in spec.CACHES.items()}
+    declared = {
+        "name": "main",
+        "model": "/srv/models/tiny",
+        "port": 30000,
+        "cards": [0],
+        "version": "0.5.22",
+        "output_cap_tokens": 4096,
+        "slowest_tokens_per_s": 100.0,
+        "hf_home": str(caches / "hf"),
+        "environment": environment,
+    }
+    outcome = spec.resolve([declared], {}, spec.Host("h1", "10.77.0.11"))
+    assert outcome.problems == []
+    if compiled:
+        kernel = caches / "triton" / "AB12" / "kernel.cubin"
+        kernel.parent.mkdir(parents=True)
+        kernel.write_bytes(b"x")
+    desired = desired_state.parse(json.dumps(outcome.instances[0].desired), "test")
+    assert caches_are_cold(desired) is not compiled
