@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,33 +58,26 @@ def test_a_silence_that_no_compile_explains() -> None:
     assert said == "the log has been silent for 60 s, and the last line is none after which kernels are compiled"
 
 
-@pytest.fixture
-def caches() -> Iterator[Path]:
-    """A folder outside of /tmp, which a unit has for itself: what lies there is lost at each stop."""
-    build = Path(__file__).parents[4] / ".build"
-    build.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=build) as folder:
-        yield Path(folder)
-
-
 @pytest.mark.parametrize("compiled", [False, True])
-def test_caches_are_read_before_a_start(caches: Path, compiled: bool) -> None:
-    environment = {name: str(caches / folder) for name, folder in spec.CACHES.items()}
+def test_caches_are_read_before_a_start(tmp_path: Path, compiled: bool) -> None:
+    # In a container they are mounted; the unit of a native server has a /tmp of its own, and nothing there lasts.
+    environment = {name: str(tmp_path / folder) for name, folder in spec.CACHES.items()}
     declared = {
         "name": "main",
         "model": "/srv/models/tiny",
         "port": 30000,
         "cards": [0],
-        "version": "0.5.22",
+        "runtime": "podman",
+        "image": f"registry.example.com/sglang:v0.5.22@sha256:{'1' * 64}",
         "output_cap_tokens": 4096,
         "slowest_tokens_per_s": 100.0,
-        "hf_home": str(caches / "hf"),
+        "hf_home": str(tmp_path / "hf"),
         "environment": environment,
     }
     outcome = spec.resolve([declared], {}, spec.Host("h1", "10.77.0.11"))
     assert outcome.problems == []
     if compiled:
-        kernel = caches / "triton" / "AB12" / "kernel.cubin"
+        kernel = tmp_path / "triton" / "AB12" / "kernel.cubin"
         kernel.parent.mkdir(parents=True)
         kernel.write_bytes(b"x")
     desired = desired_state.parse(json.dumps(outcome.instances[0].desired), "test")
