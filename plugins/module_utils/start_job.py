@@ -150,7 +150,7 @@ def _start(options: StartOptions, planned: Plan, reporter: Reporter) -> tuple[sy
     result = reporter.result
     deadline_s = options.deadline_s or desired.start_deadline_s
     # Before the start: afterwards the first kernels are there.
-    cold = planned.joins or start_silence.caches_are_cold(desired)
+    cold = planned.joins or start_silence.caches_are_cold(desired.environment)
     begun = time.monotonic()
     if first.need_daemon_reload:
         result["warnings"].append(

@@ -8,33 +8,34 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from .checks import cache_checks, cache_readings, compile_time
-from .checks.reading import CouldNotTell
-from .desired_state import Desired
+from . import compile_time
 
 # Shorter ones are ordinary: torch is imported, weights are read.
 WORTH_A_WORD_S = 20.0
+# Where kernels are kept once they are compiled, and what their files are called. The program of a host job has none of
+# the checks of a preflight, which know more of caches.
+_KERNELS = (
+    "FLASHINFER_WORKSPACE_BASE",
+    "SGLANG_DG_CACHE_DIR",
+    "SGLANG_JIT_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "TVM_FFI_CACHE_DIR",
+)
+_COMPILED = (".so", ".cubin")
+_FOLDERS = 2000
 
 
-def caches_are_cold(desired: Desired) -> bool:
-    """Whether no kernel is compiled yet. What cannot be told counts as cold, which gives a start more time."""
-    instance = {
-        "name": desired.instance,
-        "runtime": desired.raw.get("runtime"),
-        "version": desired.version,
-        "environment": desired.environment,
-        "arguments": desired.args,
-        "user": desired.raw.get("user"),
-        "mounts": (desired.container or {}).get("mounts"),
-        "desired": desired.raw,
-    }
-    try:
-        caches = cache_readings.read_caches([instance])
-        return cache_checks.is_cold(caches, caches.servers[0])
-    except (CouldNotTell, OSError):
-        return True
+def caches_are_cold(environment: Mapping[str, str]) -> bool:
+    """Whether no kernel is compiled yet. What cannot be read counts as cold, which gives a start more time."""
+    for folder in sorted({environment[name] for name in _KERNELS if environment.get(name)}):
+        for count, (_path, _folders, files) in enumerate(os.walk(folder)):
+            if any(name.endswith(_COMPILED) for name in files):
+                return False
+            if count >= _FOLDERS:
+                break
+    return True
 
 
 class Silence:

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.serving.sglang.plugins.module_utils import desired_state, spec
+from ansible_collections.serving.sglang.plugins.module_utils import spec, start_silence
 from ansible_collections.serving.sglang.plugins.module_utils.releases import release_for
 from ansible_collections.serving.sglang.plugins.module_utils.server_log import StartLog
 from ansible_collections.serving.sglang.plugins.module_utils.start_silence import Silence, caches_are_cold
@@ -60,25 +59,12 @@ def test_a_silence_that_no_compile_explains() -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_caches_are_read_before_a_start(tmp_path: Path, compiled: bool) -> None:
-    # In a container they are mounted; the unit of a native server has a /tmp of its own, and nothing there lasts.
     environment = {name: str(tmp_path / folder) for name, folder in spec.CACHES.items()}
-    declared = {
-        "name": "main",
-        "model": "/srv/models/tiny",
-        "port": 30000,
-        "cards": [0],
-        "runtime": "podman",
-        "image": f"registry.example.com/sglang:v0.5.22@sha256:{'1' * 64}",
-        "output_cap_tokens": 4096,
-        "slowest_tokens_per_s": 100.0,
-        "hf_home": str(tmp_path / "hf"),
-        "environment": environment,
-    }
-    outcome = spec.resolve([declared], {}, spec.Host("h1", "10.77.0.11"))
-    assert outcome.problems == []
-    if compiled:
-        kernel = tmp_path / "triton" / "AB12" / "kernel.cubin"
-        kernel.parent.mkdir(parents=True)
-        kernel.write_bytes(b"x")
-    desired = desired_state.parse(json.dumps(outcome.instances[0].desired), "test")
-    assert caches_are_cold(desired) is not compiled
+    kernel = tmp_path / "triton" / "AB12" / ("kernel.cubin" if compiled else "kernel.json")
+    kernel.parent.mkdir(parents=True)
+    kernel.write_bytes(b"x")
+    assert caches_are_cold(environment) is not compiled
+
+
+def test_the_variables_of_caches_are_those_of_a_desired_state() -> None:
+    assert set(start_silence._KERNELS) <= set(spec.CACHES)
