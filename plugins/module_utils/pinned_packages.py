@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .release_pins import PINS
+from .release_rows import nearest
 
 # The oldest driver that runs a major release of CUDA (CUDA Toolkit Release Notes, "CUDA Driver"; Linux).
 MINIMUM_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
@@ -55,10 +56,8 @@ class ReleasePins:
 
 def pins_for(version: str) -> ReleasePins:
     """The pins of this release, or of the nearest one: the newest that is not newer, else the oldest."""
-    known = sorted(PINS, key=version_key)
     base = version.partition("+")[0]
-    not_newer = [each for each in known if version_key(each) <= version_key(base)]
-    taken = base if base in PINS else (not_newer[-1] if not_newer else known[0])
+    taken = nearest(base, PINS)
     data = PINS[taken]
     tags = [re.match(r"cp3(\d+)-.*?manylinux_(\d+)_(\d+)", wheel) for wheel in data["wheels"]]
     found = [tag for tag in tags if tag is not None]

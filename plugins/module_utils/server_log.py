@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import missing_library
 from .releases import Release
 
 _PREFIX = re.compile(r"^\[(?P<ts>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)(?P<ranks>(?: [A-Z_]+\d+)*)\] (?P<msg>.*)$")
@@ -107,11 +108,15 @@ class StartLog:
     model_class: str | None = None
     fired_up: bool = False
     lines: int = 0
+    # The last line that is none of the access log's.
+    last: str = ""
 
     def feed(self, lines: Iterable[str], release: Release) -> None:
         for line in lines:
-            self.lines += 1
             message = split_prefix(line).message
+            if message.strip() and not _NOISE.search(message):
+                self.lines += 1
+                self.last = message
             for pattern, stage in _STAGES:
                 if pattern.search(message):
                     self.stage = stage
@@ -381,6 +386,10 @@ _CAUSES: tuple[_Cause, ...] = (
     _cause("unit_condition", r"was skipped because", "A condition of the unit does not hold on this host."),
 )
 
+_IMPORTS = ("library_missing", "module_missing")
+# It names no library: SGLang tries several files, and the lines before say what each of them lacks.
+_NO_COMMON_OPS = re.compile(r"Could not load any common_ops library")
+
 # Lines that look like an error and do not stop a start.
 _HARMLESS = re.compile(
     r"Ignore import error when loading|UserWarning|FutureWarning|DeprecationWarning|Fail to set RLIMIT|"
@@ -445,6 +454,18 @@ def _found(line: str, cause: _Cause, generic: bool = False) -> Explanation:
     return Explanation(line=_shortened(line), kind=cause.kind, hint=cause.hint, generic=generic)
 
 
+def _of_library(line: str, lines: Sequence[str]) -> Explanation:
+    """What an import that failed really lacks, and how to get it."""
+    only_a_report = _NO_COMMON_OPS.search(line)
+    problem = missing_library.explain_import_error(lines if only_a_report else [line])
+    if problem is not None:
+        hint = f"{problem.summary}. Next step: {problem.fix}"
+        return Explanation(line=_shortened(problem.line), kind="library_missing", hint=hint)
+    message = split_prefix(line).message
+    cause = next(each for each in (*_CAUSES, *_GENERIC) if each.pattern.search(message))
+    return _found(line, cause)
+
+
 def explain(lines: Sequence[str]) -> Explanation | None:
     """The line that explains why a start failed.
 
@@ -456,7 +477,7 @@ def explain(lines: Sequence[str]) -> Explanation | None:
         message = split_prefix(line).message
         for cause in _CAUSES:
             if cause.pattern.search(message):
-                return _found(line, cause)
+                return _of_library(line, candidates) if cause.kind in _IMPORTS else _found(line, cause)
     for line in candidates:
         message = split_prefix(line).message
         only_a_report = message.startswith(_REPORTS) or any(cause.pattern.search(message) for cause in _GENERIC)

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from . import cgroup, desired_state, journal, lifecycle, observe, pool_check, ports, server_log, systemd
+from . import cgroup, desired_state, journal, lifecycle, observe, pool_check, ports, server_log, start_silence, systemd
 from .desired_state import Desired
 from .errors import EngineError
 from .host_job import Reporter
@@ -149,6 +149,8 @@ def _start(options: StartOptions, planned: Plan, reporter: Reporter) -> tuple[sy
     desired, first = planned.desired, planned.unit
     result = reporter.result
     deadline_s = options.deadline_s or desired.start_deadline_s
+    # Before the start: afterwards the first kernels are there.
+    cold = planned.joins or start_silence.caches_are_cold(desired.environment)
     begun = time.monotonic()
     if first.need_daemon_reload:
         result["warnings"].append(
@@ -164,7 +166,7 @@ def _start(options: StartOptions, planned: Plan, reporter: Reporter) -> tuple[sy
         if planned.state == lifecycle.RESTARTING:
             systemd.stop_and_wait(desired.unit, _STOP_OF_A_DEAD_START_S)
         systemd.queue_start(desired.unit)
-    watch = _Watch(desired, first, first_restarts, planned.joins)
+    watch = _Watch(desired, first, first_restarts, planned.joins, cold)
     while True:
         elapsed = time.monotonic() - begun
         step = watch.look(elapsed)
@@ -174,8 +176,9 @@ def _start(options: StartOptions, planned: Plan, reporter: Reporter) -> tuple[sy
             raise _dead(desired, watch, step.dead, result)
         if elapsed > deadline_s:
             raise _too_late(desired, watch, deadline_s, result)
+        silence = watch.silence.text()
         reporter.progress(
-            f"{watch.log.stage}, {elapsed:.0f} s of at most {deadline_s:.0f} s",
+            f"{watch.log.stage}, {elapsed:.0f} s of at most {deadline_s:.0f} s{f'; {silence}' if silence else ''}",
             stage=watch.log.stage,
             waited_s=round(elapsed, 1),
             limit_s=deadline_s,
@@ -192,7 +195,9 @@ def _start(options: StartOptions, planned: Plan, reporter: Reporter) -> tuple[sy
 class _Watch:
     """The unit, the endpoint and the log of one start, looked at together."""
 
-    def __init__(self, desired: Desired, first: systemd.Unit, first_restarts: int, joined: bool) -> None:
+    def __init__(
+        self, desired: Desired, first: systemd.Unit, first_restarts: int, joined: bool, cold: bool = True
+    ) -> None:
         self.desired = desired
         self.first = first
         self.first_restarts = first_restarts
@@ -200,6 +205,7 @@ class _Watch:
         self.unit = first
         self.client = ServerClient(desired.probe_url, observe.keys_of(desired, first))
         self.log = server_log.StartLog()
+        self.silence = start_silence.Silence(cold)
         self.cursor: str | None = None
         self.invocation = first.invocation_id if joined else ""
         self.begun_epoch = time.time()
@@ -223,6 +229,7 @@ class _Watch:
         entries = journal.of_invocation(self.invocation, after=self.cursor)
         self.cursor = entries.cursor
         self.log.feed(entries.lines, self.desired.release)
+        self.silence.heard(self.log.lines, self.log.last)
 
     def all_lines(self) -> list[str]:
         journal.flush()
@@ -256,11 +263,13 @@ def _too_late(desired: Desired, watch: _Watch, deadline_s: float, result: dict[s
     lines = watch.all_lines()
     result["log_tail"] = server_log.tail(lines)
     last = result["log_tail"][-1] if result["log_tail"] else "nothing"
+    silence = watch.silence.text()
+    meaning = f"{silence[:1].upper()}{silence[1:]}. " if silence else ""
     return EngineError(
         "start_deadline",
         f"Instance {desired.instance} was not ready after {deadline_s:.0f} s (start.deadline_s). It is still at: "
-        f"{watch.log.stage}; its last line: {last} The unit runs on; start it again to go on watching, or raise the "
-        "deadline: a first start that compiles kernels takes minutes.",
+        f"{watch.log.stage}; its last line: {last} {meaning}The unit runs on; start it again to go on watching, or "
+        "raise the deadline: a first start that compiles kernels takes minutes.",
         stage=watch.log.stage,
     )
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
+from ..compile_time import Deadline, start_deadline_s
 from ..finding import ERROR, UNKNOWN, WARNING, Finding
 from .cache_directories import BY_EXISTENCE, SGLANG
 from .cache_readings import Caches, Directory, Server, Use
 from .check import Check, Kind, check
-from .compile_time import Deadline, start_deadline_s
 from .reading import CouldNotTell, Unknown, known
 
 GIB = 1 << 30

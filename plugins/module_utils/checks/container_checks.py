@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..finding import ERROR, UNKNOWN, WARNING, Finding
+from ..image_fit import misfit_of_platform
+from ..image_manifest import Platform, read_platform
+from ..image_reference import NotAReference, parse_reference
 from .cdi_readings import KIND_OF_CARDS, CdiSpec
 from .check import Check, Kind, check
 from .container_declared import DECLARED_CHECKS
-from .container_readings import DOCKER, PODMAN, Containers, Engine, Running, names_cards
+from .container_readings import DOCKER, PODMAN, Containers, Engine, ImageConfig, Running, names_cards
 from .container_versions import (
     CDI_FROM,
     QUADLETS_FROM,
@@ -625,6 +628,38 @@ def rootless(containers: Containers) -> Iterator[Finding]:
             )
 
 
+IMAGE_PLATFORM = Kind(
+    "container.image_platform",
+    ERROR,
+    "an image is made for another processor",
+    "Its programs do not run on this host: the container ends at once with `exec format error`.",
+    "declare an image for the host's processor",
+    "what the engine says of the image, or else the words of its tag",
+)
+
+
+@check(IMAGE_PLATFORM)
+def image_platform(containers: Containers) -> Iterator[Finding]:
+    if not containers.machine:
+        return
+    wanted = read_platform(containers.machine)
+    for server in containers.servers:
+        try:
+            reference = parse_reference(server.image)
+        except NotAReference:
+            continue
+        image = containers.images.get(server.image)
+        there: tuple[Platform, ...] = ()
+        if isinstance(image, ImageConfig) and image.architecture:
+            there = (read_platform(f"{image.system or 'linux'}/{image.architecture}"),)
+        misfit = misfit_of_platform(reference, there, wanted)
+        if misfit:
+            summary, _next, fix = misfit.msg.partition(" Next step: ")
+            yield IMAGE_PLATFORM.found(
+                f"{server.name} is refused: {summary.rstrip('.')}", f"the host's processor: {containers.machine}", fix
+            )
+
+
 CHECKS: tuple[Check[Containers], ...] = (
     runtime_missing,
     daemon_unreachable,
@@ -645,5 +680,6 @@ CHECKS: tuple[Check[Containers], ...] = (
     live_restore,
     log_unbounded,
     rootless,
+    image_platform,
     *DECLARED_CHECKS,
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import platform
 import re
 import shlex
 import stat
@@ -19,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..image_reference import NotAReference, parse_reference
 from ..server_args import canonical
 from . import cdi_readings
 from .cdi_readings import Cdi
@@ -99,6 +101,8 @@ class ImageConfig:
     command: tuple[str, ...] = ()
     stop_signal: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    system: str = ""
+    architecture: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,8 @@ class Containers:
     driver: Reading[str] = NOT_ASKED
     nodes_without_link: Reading[tuple[str, ...]] = NOT_ASKED
     images: Mapping[str, Reading[ImageConfig]] = field(default_factory=dict)
+    # The word of the kernel for its processor, as x86_64.
+    machine: str = ""
     running: Reading[tuple[Running, ...]] = NOT_ASKED
 
     def engine(self, name: str) -> Engine:
@@ -413,22 +419,34 @@ def _has_storage(engine: str) -> bool:
 def read_image(engine: str, image: str) -> ImageConfig:
     if not _has_storage(engine):
         raise CouldNotTell(f"image {image} is not on the host: {PODMAN_STORAGE} is not there")
-    output = run_command([engine, "image", "inspect", image], COMMAND_S)
+    output = run_command([engine, "image", "inspect", _asked_for(image)], COMMAND_S)
     if output.code != 0:
         raise CouldNotTell(f"image {image} cannot be inspected (is it on the host?): {output.said}")
     return image_of(output.stdout, image)
 
 
+def _asked_for(image: str) -> str:
+    """A pin by its digest: not every engine finds it by tag and digest."""
+    try:
+        reference = parse_reference(image)
+    except NotAReference:
+        return image
+    return reference.by_digest if reference.digest else image
+
+
 def image_of(text: str, image: str) -> ImageConfig:
     """From what `image inspect` says."""
     try:
-        config = json.loads(text)[0]["Config"] or {}
+        said = json.loads(text)[0]
+        config = said["Config"] or {}
         environment = dict(entry.partition("=")[::2] for entry in config.get("Env") or ())
         return ImageConfig(
             entrypoint=_words(config.get("Entrypoint")) or (),
             command=_words(config.get("Cmd")) or (),
             stop_signal=str(config.get("StopSignal") or ""),
             environment=environment,
+            system=str(said.get("Os") or ""),
+            architecture=str(said.get("Architecture") or ""),
         )
     except (ValueError, LookupError, TypeError, AttributeError):
         raise CouldNotTell(f"what is said of image {image} cannot be understood") from None
@@ -561,6 +579,7 @@ def read_containers(
         docker=_engine(DOCKER, read.get(DOCKER)),
         podman=_engine(PODMAN, read.get(PODMAN)),
         images={image: read[name] for name, image in said.items()},
+        machine=platform.machine(),
         **{name: value for name, value in read.items() if name not in ENGINES and name not in said},
     )
 

@@ -22,8 +22,9 @@ from ..releases import RELEASES
 from ..spec_options import instance_options, shared_options
 from . import args_area
 from .check import Kind
+from .declared_image import container_part, in_container, release_of_image
 from .instance_shape import DEVICE_UNKNOWN, instances_of
-from .model_reach import homes_hidden, why_unreadable
+from .model_reach import homes_hidden, why_unreadable, why_unreadable_in_container
 from .plain import kind_of
 from .reading import CouldNotTell, Reader, Unknown, gather
 
@@ -138,7 +139,9 @@ def read_declaration(
             continue
         typed, wrong_here, keys = _typed(given, instance_options(), validate)
         name = str(typed.get("name") or f"number {position + 1}")
-        declared_version = str(typed.get("version") or shared.get("version") or "")
+        declared_version = release_of_image({**shared, **typed}) or str(
+            typed.get("version") or shared.get("version") or ""
+        )
         # Neither the image nor the lock of another release is known yet.
         typed = {**typed, "version": upgrade_to, "upgrade": True, "lock": ""} if upgrade_to else typed
         for text in wrong_here:
@@ -262,7 +265,7 @@ def _as_area(
     merged: dict[str, Any] = {**spec.DEFAULTS, **shared, **typed}
     for key in ("arguments", "environment"):
         merged[key] = {**(shared.get(key) or {}), **(typed.get(key) or {})}
-    version = str(merged.get("version") or "")
+    version = str(desired["version"] if desired else merged.get("version") or release_of_image(merged))
     caches = {variable: f"{spec.CACHE_DIR}/{folder}" for variable, folder in spec.CACHES.items()}
     bare = {**caches, "HF_HOME": str(merged["hf_home"]), **merged["environment"]}
     environment = desired["environment"] if desired else bare
@@ -272,7 +275,10 @@ def _as_area(
         "name": name,
         "version": version,
         "runtime": str(merged["runtime"]),
-        "python": f"{environment_of(version or NEWEST, str(lock.get('sha256') or ''))}/bin/python",
+        # That of an image is looked for by the image's own PATH, and is no file of the host.
+        "python": ""
+        if in_container(merged)
+        else f"{environment_of(version or NEWEST, str(lock.get('sha256') or ''))}/bin/python",
         "user": spec.USER,
         "home": f"{spec.STATE_DIR}/{name}",
         "environment": {str(key): str(value) for key, value in environment.items()},
@@ -291,6 +297,7 @@ def _as_area(
         "mem_fraction": merged.get("mem_fraction"),
         "memory": merged.get("memory") or {},
         "desired": desired,
+        **container_part({**merged, "name": name}, desired),
     }
 
 
@@ -320,11 +327,14 @@ def _look(instance: Mapping[str, Any]) -> Finding:
     """Whether the model is there, and whether the service can read it."""
     path = str(instance["model"])
     found = look_for_model(path)
-    if found.severity != OK or str(instance.get("runtime") or "native") != "native":
+    if found.severity != OK:
         return found
     user = str(instance.get("user") or spec.USER)
     try:
-        why = why_unreadable(path, user, homes_hidden(instance))
+        if in_container(instance):
+            why = why_unreadable_in_container(path, user, instance.get("mounts") or ())
+        else:
+            why = why_unreadable(path, user, homes_hidden(instance))
     except CouldNotTell as error:
         summary = f"could not tell whether {user} can read {path}"
         return MODEL_UNREADABLE.found(summary, str(error), error.fix, severity=UNKNOWN)

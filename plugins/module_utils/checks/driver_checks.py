@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from ..finding import ERROR, UNKNOWN, WARNING, Finding
+from ..image_reference import NotAReference, TagFacts, parse_reference, read_tag
 from ..pinned_packages import MINIMUM_DRIVER, numbers
 from ..release_pins import PINS
 from .check import Kind, check
@@ -207,8 +208,15 @@ def library_mismatch(readings: HostReadings) -> Iterable[Finding]:
 
 def release_of(wanted: Wanted) -> tuple[int, ...]:
     """The version of SGLang that will run: the image's tag says it, or what was declared."""
-    match = re.search(r":v?(\d+\.\d+\.\d+)", wanted.image) if wanted.runtime != "native" or wanted.image else None
-    return numbers(match.group(1) if match else wanted.version)[:3]
+    return numbers(_tag_of(wanted.image).release or wanted.version)[:3]
+
+
+def _tag_of(image: str) -> TagFacts:
+    """What the tag of an image says, also of a name that is written in a way which nobody could pull."""
+    try:
+        return read_tag(parse_reference(image).tag)
+    except NotAReference:
+        return read_tag(image.partition("@")[0].rpartition(":")[2])
 
 
 def cuda_of(wanted: Wanted) -> tuple[int, str]:
@@ -217,9 +225,9 @@ def cuda_of(wanted: Wanted) -> tuple[int, str]:
         words = numbers(wanted.cuda)
         if words:
             return words[0], f"declared: cuda {wanted.cuda}"
-    suffix = re.search(r"(?:-|\+)cu(\d{2})(\d)\b", f"{wanted.image} {wanted.version}")
-    if suffix:
-        return int(suffix.group(1)), f"{wanted.image or wanted.version} names CUDA {suffix.group(1)}.{suffix.group(2)}"
+    said = _tag_of(wanted.image).cuda or read_tag(wanted.version.replace("+", "-")).cuda
+    if said:
+        return numbers(said)[0], f"{wanted.image or wanted.version} names CUDA {said}"
     release = release_of(wanted)
     pins = PINS.get(".".join(map(str, release)), {})
     if pins.get("cuda_major"):

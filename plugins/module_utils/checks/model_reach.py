@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import file_systems
@@ -40,6 +40,25 @@ def why_unreadable(path: str, user: str, hidden: bool) -> str:
     for lost in out_of_reach(ways.values(), user, hidden):
         _no_access_list(lost.place)
         return f"{lost.place}: {lost.why}"
+    return _refused_file(files, user)
+
+
+def why_unreadable_in_container(path: str, user: str, mounts: Sequence[Mapping[str, Any]]) -> str:
+    """As `why_unreadable`, for a model that is mounted: the folders above it are the container's own.
+
+    A link that leads to a place which is not mounted leads nowhere in the container.
+    """
+    files = [path, *_files(path)]
+    seen = [os.path.realpath(path), *(str(mount.get("source") or "") for mount in mounts)]
+    for file in files:
+        real = os.path.realpath(file)
+        if not any(real == place or real.startswith(place.rstrip("/") + "/") for place in seen if place):
+            return f"{file} is a link to {real}, which the container does not see: name the folder in mounts too"
+    return _refused_file(files, user)
+
+
+def _refused_file(files: Sequence[str], user: str) -> str:
+    """The first file that its mode keeps from the user, with the reason; empty where there is none."""
     who = (
         file_systems.identity_of(user)
         if file_systems.user_exists(user)

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 
 from ..finding import ERROR, UNKNOWN, WARNING, Finding
+from ..missing_library import how_to_get
 from ..pinned_packages import public_version, satisfies, version_key
 from . import toolchain_kinds as kinds
 from .check import Check, Kind, check
 from .cuda_only import cuda_check
-from .missing_library import how_to_get
 from .reading import CouldNotTell, known
 from .toolchain_fixes import family_of, jit_cache_fix
 from .toolchain_readings import WATCHED_PACKAGES, Interpreter, Library, Toolchain

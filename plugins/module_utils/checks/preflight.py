@@ -133,7 +133,13 @@ def _texts(given: Any) -> list[str]:
 def _interpreter(params: Mapping[str, Any], instances: Sequence[Mapping[str, Any]]) -> list[str]:
     """Whether the interpreter is there that environments are made with, where one is still to be made."""
     python = params.get("python")
-    missing = sorted({str(one["version"]) for one in instances if one["version"] and not os.path.exists(one["python"])})
+    missing = sorted(
+        {
+            str(one["version"])
+            for one in instances
+            if one["version"] and one["python"] and not os.path.exists(one["python"])
+        }
+    )
     if not isinstance(python, str) or not python or not missing or shutil.which(python):
         return []
     return [

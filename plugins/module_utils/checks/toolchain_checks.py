@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..finding import ERROR, WARNING, Finding
+from ..missing_library import INSTALL
 from ..pinned_packages import version_key
 from . import toolchain_kinds as kinds
 from .check import Check, Kind, check
 from .cuda_checks import CUDA_CHECKS
 from .cuda_only import cuda_check
-from .missing_library import INSTALL
 from .package_checks import PACKAGE_CHECKS
 from .path_variable_checks import VARIABLE_CHECKS
 from .reading import CouldNotTell, Unknown, known

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..missing_library import INSTALL
 from ..pinned_packages import public_version
 from .cuda_wheels import release_pair
-from .missing_library import INSTALL
 from .reading import CouldNotTell, Reading, Unknown, known
 from .toolchain_readings import Interpreter, System, Toolchain
 

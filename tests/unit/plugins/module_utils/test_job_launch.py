@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 from ansible_collections.serving.sglang.plugins.module_utils import host_job, job_launch
 
@@ -77,3 +78,14 @@ def test_the_sources_are_found_in_an_archive_too(tmp_path):
 def _own_source():
     with open(job_launch.__file__, encoding="utf-8") as handle:
         return handle.read()
+
+
+def test_the_copy_of_the_program_is_whole(tmp_path: Path) -> None:
+    package = tmp_path / "program"
+    package.mkdir()
+    for name, text in {"__init__": "", **job_launch.sources()}.items():
+        (package / f"{name}.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", "import program.job_main"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

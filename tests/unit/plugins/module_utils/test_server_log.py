@@ -289,6 +289,46 @@ def test_what_an_engine_refuses_is_explained(line, kind):
     assert not any("cgroups-v1" in said for said in server_log.tail(log))
 
 
+@pytest.mark.parametrize(
+    ("log", "kind", "line", "hint"),
+    [
+        # The loader's own line names the library; what comes after it blames the wrong package.
+        (
+            [
+                "ImportError: libnuma.so.1: cannot open shared object file: No such file or directory",
+                "ImportError: Could not load any common_ops library!",
+            ],
+            "library_missing",
+            "libnuma.so.1",
+            "`apt-get install -y libnuma1`",
+        ),
+        (
+            [
+                "[sgl_kernel] /x/common_ops.abi3.so: libcublas.so.13: cannot open shared object file: No such file",
+                "ImportError: [sgl_kernel] CRITICAL: Could not load any common_ops library!",
+            ],
+            "library_missing",
+            "libcublas.so.13",
+            "nvidia-cublas==13.*",
+        ),
+        (
+            ["ImportError: /lib/libc.so.6: version `GLIBC_2.38' not found (required by /x/common_ops.so)"],
+            "library_missing",
+            "GLIBC_2.38",
+            "the runtime docker or podman",
+        ),
+        (["ModuleNotFoundError: No module named 'orjson'"], "module_missing", "orjson", "make it anew"),
+        (["ImportError: Could not load any common_ops library!"], "module_missing", "common_ops", ""),
+    ],
+)
+def test_a_failed_import_says_what_is_missing_and_how_to_get_it(log, kind, line, hint):
+    found = explain(log)
+    assert found is not None
+    assert found.kind == kind
+    assert line in found.line
+    assert hint in found.hint
+
+
 def test_a_log_that_says_nothing_explains_nothing():
     assert explain([]) is None
     assert explain(["", "[2026-11-29 21:25:28] Load weight begin. avail mem=139.13 GB"]) is None

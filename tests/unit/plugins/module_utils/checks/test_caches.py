@@ -15,11 +15,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.serving.sglang.plugins.module_utils import spec
+from ansible_collections.serving.sglang.plugins.module_utils import compile_time, spec
 from ansible_collections.serving.sglang.plugins.module_utils.checks import (
     cache_checks,
     cache_readings,
-    compile_time,
     file_systems,
     lock_holders,
 )

@@ -633,6 +633,43 @@ def test_what_an_image_starts_with(commands: Ran) -> None:
             container_readings.image_of(garbled, "x")
 
 
+def test_a_pin_is_asked_for_by_its_digest(commands: Ran) -> None:
+    digest = f"sha256:{'1' * 64}"
+    config = json.dumps([{"Config": {}, "Os": "linux", "Architecture": "arm64"}])
+    commands({f"docker image inspect registry.example.com/sglang@{digest}": said(config)})
+    image = container_readings.read_image("docker", f"registry.example.com/sglang:v0.5.22@{digest}")
+    assert (image.system, image.architecture) == ("linux", "arm64")
+
+
+@pytest.mark.parametrize(
+    ("image", "config", "machine", "words"),
+    [
+        (
+            "lmsysorg/sglang:v0.5.22",
+            ImageConfig(system="linux", architecture="arm64"),
+            "x86_64",
+            "made for linux/arm64",
+        ),
+        ("lmsysorg/sglang:v0.5.22", ImageConfig(system="linux", architecture="amd64"), "x86_64", ""),
+        (
+            "lmsysorg/sglang:v0.5.22",
+            ImageConfig(system="linux", architecture="amd64"),
+            "aarch64",
+            "made for linux/amd64",
+        ),
+        ("lmsysorg/sglang:v0.5.22", UNREAD, "x86_64", ""),
+        ("lmsysorg/sglang:v0.5.22-arm64", UNREAD, "x86_64", "its tag says arm64"),
+        ("lmsysorg/sglang:v0.5.22-amd64", UNREAD, "x86_64", ""),
+        ("", UNREAD, "x86_64", ""),
+    ],
+)
+def test_an_image_for_another_processor(image: str, config: Any, machine: str, words: str) -> None:
+    containers = host(declared={"image": image}, images={image: config}, machine=machine)
+    faults = found(containers, "container.image_platform")
+    assert [fault.severity for fault in faults] == (["error"] if words else [])
+    assert all(words in fault.summary and "main is refused" in fault.summary and fault.fix for fault in faults)
+
+
 def test_only_what_is_declared_is_asked_for(commands: Ran) -> None:
     commands({})
     result = container_readings.examine({"instances": [{"name": "main", "runtime": "native"}, {"name": "other"}]})

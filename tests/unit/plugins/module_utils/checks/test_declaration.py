@@ -16,8 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.serving.sglang.plugins.module_utils import spec
-from ansible_collections.serving.sglang.plugins.module_utils.checks import declaration, model_reach, service_view
+from ansible_collections.serving.sglang.plugins.module_utils.checks import (
+    cache_readings,
+    container_readings,
+    declaration,
+    driver_checks,
+    model_reach,
+    service_view,
+    toolchain_readings,
+)
 from ansible_collections.serving.sglang.plugins.module_utils.checks.declaration import read_declaration
+from ansible_collections.serving.sglang.plugins.module_utils.checks.wanted import Wanted, disk_needs, read_wanted
 
 HOST = spec.Host("h1", "10.0.0.1")
 DEFAULTS = {"version": "0.5.22", "output_cap_tokens": 4096, "slowest_tokens_per_s": 100}
@@ -284,3 +293,154 @@ def test_a_wrong_default_is_said_once() -> None:
     found = read(MAIN, defaults={**DEFAULTS, "output_cap_tokens": [1]})
     (one,) = [summary for identity, _name, summary in said(found) if identity == "declaration.refused"]
     assert one.startswith("what holds for all instances: ")
+
+
+# --- containers -----------------------------------------------------------------------------------------------------
+
+DIGEST = f"sha256:{'1' * 64}"
+IMAGE = f"registry.example.com/sglang:v0.5.22@{DIGEST}"
+CONTAINER = {**MAIN, "runtime": "podman", "image": IMAGE}
+SIZES = {key: value for key, value in DEFAULTS.items() if key != "version"}
+
+
+def errors_of(found: declaration.Declaration) -> list[str]:
+    return [one["summary"] for one in found.findings if one["severity"] == "error"]
+
+
+def test_a_container_is_told_to_the_areas_as_the_role_runs_it() -> None:
+    declared = {
+        **CONTAINER,
+        "image_python": "/opt/venv/bin/python",
+        "mounts": [{"source": "/data/lora"}],
+        "cuda": "13.0",
+        "cuda_compat": True,
+        "arguments": {**ARGUMENTS, "tp-size": 2},
+        "cards": [0, 1],
+        "environment": {"NCCL_DEBUG": "INFO"},
+    }
+    found = read(declared, defaults=SIZES)
+    assert errors_of(found) == []
+    (one,) = found.instances
+    expected = {
+        "version": "0.5.22",
+        "declared_version": "0.5.22",
+        "image": IMAGE,
+        "python": "",
+        "entrypoint": ["/opt/venv/bin/python"],
+        "ipc": "private",
+        "shm_size": "32g",
+        "init": False,
+        "privileged": False,
+        "userns": "",
+        "cuda": "13.0",
+        "cuda_compat": True,
+        "tp": 2,
+    }
+    assert {key: one[key] for key in expected} == expected
+    assert one["command"][:2] == ["-m", "sglang.launch_server"]
+    assert "/opt/sglang" not in one["environment"].get("PATH", "")
+    mounts = {mount["target"]: mount["read_only"] for mount in one["mounts"]}
+    assert mounts["/data/lora"]
+    assert mounts["/srv/models/tiny"]
+    assert not mounts["/var/cache/sglang"]
+
+    (server,) = container_readings.servers_of(found.instances)
+    assert (server.entrypoint, server.tp, server.needs_cards) == (("/opt/venv/bin/python",), 2, True)
+    (wanted,) = read_wanted(found.instances)
+    assert (wanted.image, wanted.cuda, wanted.cuda_compat, wanted.runtime) == (IMAGE, "13.0", True, "podman")
+    assert toolchain_readings.environments_of({"instances": found.instances}) == {}
+    needs = disk_needs({}, [wanted])
+    assert [need.path for need in needs if "environment" in need.purpose] == []
+    assert any(IMAGE in need.purpose for need in needs)
+    caches = cache_readings.resolve(found.instances, 16)
+    assert {use.lost for use in caches.uses if use.cache.kernels} == {""}
+    assert {directory.user for directory in caches.directories} == {"sglang"}
+
+
+def test_a_container_that_is_refused_is_told_as_far_as_it_is_understood() -> None:
+    declared = {**CONTAINER, "port": "abc", "ipc": "host", "shm_size": "1g"}
+    found = read(declared, defaults=SIZES)
+    assert any("shm_size 1g has no effect with ipc: host" in text for text in errors_of(found))
+    (one,) = found.instances
+    assert (one["desired"], one["version"], one["image"], one["ipc"]) == (None, "0.5.22", IMAGE, "host")
+    assert (one["entrypoint"], one["command"]) == (["python3"], ["-m", "sglang.launch_server"])
+    assert {mount["target"] for mount in one["mounts"]} >= {"/var/cache/sglang", "/var/lib/sglang/main"}
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        ("registry.example.com/sglang:latest", "it is whatever was released last"),
+        ("registry.example.com/sglang:v0.5.22", "has no digest: a tag can be moved"),
+        (f"registry.example.com/sglang@{DIGEST}", "nobody sees which release it is"),
+        (f"registry.example.com/sglang:nightly@{DIGEST}", "it was never released"),
+        ("registry.example.com/sglang:v0.5.22@sha256:12", "malformed digest"),
+    ],
+)
+def test_an_image_that_is_no_pin_is_refused_with_the_way_out(image: str, words: str) -> None:
+    found = read({**CONTAINER, "image": image}, defaults=SIZES)
+    refused = [one for one in found.findings if one["severity"] == "error"]
+    assert [(one["id"], one["instance"]) for one in refused] == [("declaration.refused", "main")]
+    assert words in refused[0]["summary"]
+    assert "image_pin" in refused[0]["summary"]
+
+
+def test_a_version_that_the_tag_does_not_say_is_refused() -> None:
+    assert any(
+        "the tag of the image says 0.5.22" in text for text in errors_of(read({**CONTAINER, "version": "0.5.23"}))
+    )
+
+
+def test_an_upgrade_of_a_container_is_looked_at_without_its_image() -> None:
+    found = read(CONTAINER, defaults=SIZES, upgrade_to="0.5.23")
+    (one,) = found.instances
+    assert (one["declared_version"], one["version"]) == ("0.5.22", "0.5.23")
+    assert one["image"] == "registry.example.com/sglang:v0.5.23"
+    (wanted,) = read_wanted(found.instances)
+    assert driver_checks.release_of(wanted) == (0, 5, 23)
+
+
+@pytest.mark.parametrize(
+    ("image", "version", "release", "cuda"),
+    [
+        ("lmsysorg/sglang:v0.5.19-cu129-amd64-runtime", "", (0, 5, 19), 12),
+        ("registry.example.com:5000/team/sglang:v0.5.22@" + DIGEST, "", (0, 5, 22), 13),
+        ("", "0.5.22+cu129", (0, 5, 22), 12),
+        ("registry.example.com/sglang:v0.5.22-team3", "0.5.22", (0, 5, 22), 13),
+    ],
+)
+def test_the_tag_is_read_once(image: str, version: str, release: tuple[int, ...], cuda: int) -> None:
+    wanted = Wanted("main", version, runtime="docker" if image else "native", image=image)
+    assert driver_checks.release_of(wanted) == release
+    assert driver_checks.cuda_of(wanted)[0] == cuda
+
+
+def test_a_model_that_the_user_of_a_container_cannot_read(tmp_path: Path) -> None:
+    model, blobs = tmp_path / "model", tmp_path / "blobs"
+    model.mkdir(mode=0o755)
+    blobs.mkdir()
+    (model / "config.json").write_text("{}")
+    # Above the mount the folders are the container's own: nobody on the host may pass this one.
+    tmp_path.chmod(0o700)
+    mounts = [{"source": str(model)}]
+    assert model_reach.why_unreadable_in_container(str(model), "nobody", mounts) == ""
+    (model / "config.json").chmod(0o600)
+    assert "nobody may not read" in model_reach.why_unreadable_in_container(str(model), "nobody", mounts)
+    (model / "config.json").chmod(0o644)
+    (blobs / "weights").write_text("x")
+    (model / "model.safetensors").symlink_to(blobs / "weights")
+    why = model_reach.why_unreadable_in_container(str(model), "nobody", mounts)
+    assert why.endswith(
+        f"is a link to {blobs}/weights, which the container does not see: name the folder in mounts too"
+    )
+    assert model_reach.why_unreadable_in_container(str(model), "nobody", [*mounts, {"source": str(blobs)}]) == ""
+
+
+def test_the_model_of_a_container_is_looked_at(tmp_path: Path) -> None:
+    instance = {"name": "main", "runtime": "podman", "model": str(tmp_path / "model"), "user": "nobody", "mounts": []}
+    (tmp_path / "model").mkdir(mode=0o700)
+    found = declaration.examine({"instances": [instance]})
+    assert [(one["id"], one["severity"]) for one in found["findings"]] == [("declaration.model_unreadable", "error")]
+    (tmp_path / "model").chmod(0o755)
+    found = declaration.examine({"instances": [instance]})
+    assert {one["severity"] for one in found["findings"]} == {"ok"}

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from ansible_collections.serving.sglang.plugins.module_utils.checks import toolchain_kinds
 from ansible_collections.serving.sglang.plugins.module_utils.checks.check import Kind, run_checks
-from ansible_collections.serving.sglang.plugins.module_utils.checks.missing_library import explain_import_error
 from ansible_collections.serving.sglang.plugins.module_utils.checks.path_variables import (
     PathEntry,
     PathVariable,
@@ -36,6 +35,7 @@ from ansible_collections.serving.sglang.plugins.module_utils.checks.toolchain_re
     Toolchain,
 )
 from ansible_collections.serving.sglang.plugins.module_utils.finding import ERROR, OK, UNKNOWN, WARNING
+from ansible_collections.serving.sglang.plugins.module_utils.missing_library import explain_import_error
 from ansible_collections.serving.sglang.plugins.module_utils.pinned_packages import pins_for
 
 TESTS = Path(__file__).resolve().parents[4]
