@@ -12,6 +12,7 @@
 #   sglang/VERSION    virtual environments that the hosts of Debian 12 see as /opt/sglang/VERSION (real SGLang, on the
 #                     CPU), with stubs/: 0.5.22 and 0.5.23
 #   models/tiny       a model of some hundred kilobytes, seen as /srv/models/tiny
+#   images            what a registry serves: images of the two releases for the hosts of Debian 13, see image.py
 #   wheels            smg with its dependencies, and SGLang's own wheels, seen as /srv/wheels: the hosts have no internet
 #   vm                kernel, RAM disk and disk of the hosts that are virtual machines
 #
@@ -33,7 +34,7 @@ beside="" # the process that makes a part while others are made
 
 machine_packages=(
   systemd-container mmdebstrap iproute2 openssh-client util-linux ca-certificates python3 debian-archive-keyring
-  skopeo docker-registry
+  skopeo docker-registry binutils
 )
 host_packages=(
   systemd systemd-sysv dbus udev openssh-server sudo procps iproute2 iputils-ping ca-certificates curl
@@ -302,6 +303,17 @@ BUILD
 # shellcheck source=tests/lab/vm.sh
 . "$here/vm.sh"
 
+make_images() {
+  local hash
+  hash=$(cd "$stamps" && cat rootfs sglang stubs "sglang-$next_version" "$here/image.py" | hash_of)
+  is_made images "$hash" "$cache/images" && return 0
+  need_disk 4000 "the images"
+  say "making the images of SGLang $sglang_version and $next_version"
+  python3 "$here/image.py" "$cache" "$work/images" >"$work/images.log" 2>&1 \
+    || { tail -20 "$work/images.log" >&2; fail "the images could not be made: see above."; }
+  put_in_place images "$hash" "$work/images" "$cache/images"
+}
+
 main() {
   check_machine
   exec 9>"$cache/setup.lock"
@@ -324,6 +336,7 @@ main() {
     make_stubs "stubs-$next_version" "$cache/sglang/$next_version"
     make_model
     make_wheels
+    make_images
     wait "$beside"
     beside=""
   else
