@@ -126,6 +126,7 @@ class Machine:
         """First only said, then done: both must be the same, and afterwards nothing is left to do."""
         said = self.module(_ansible_check_mode=True, **arguments)
         done = self.module(**arguments)
+        assert "failed" not in done, done["msg"]
         assert states(said) == states(done)
         assert said["changed"] == done["changed"]
         again = self.module(**arguments)
