@@ -26,12 +26,11 @@ class Model:
 
 @dataclass
 class Hub:
-    """What the hub has, and what it was asked. `slow_s` is waited before each file's bytes; `cut` breaks it off."""
+    """What the hub has, and what it was asked. `slow_s` is waited before each file's bytes."""
 
     models: dict[str, Model] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     slow_s: float = 0.0
-    cut: str = ""
     url: str = ""
 
     def fetched(self) -> list[str]:
@@ -45,8 +44,7 @@ class Hub:
             pass
 
         Handler.hub = hub
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
+        self.server = _Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         return self
@@ -54,6 +52,12 @@ class Hub:
     def __exit__(self, *_error: object) -> None:
         self.server.shutdown()
         self.server.server_close()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    # More than the threads that download at once: who finds it full tries again much later.
+    request_queue_size = 64
 
 
 class _Answers(http.server.BaseHTTPRequestHandler):
@@ -113,10 +117,6 @@ class _Answers(http.server.BaseHTTPRequestHandler):
         if not body:
             return
         time.sleep(self.hub.slow_s)
-        if path == self.hub.cut:
-            self.wfile.write(data[: len(data) // 2])
-            self.close_connection = True
-            return
         self.wfile.write(data)
 
     def _json(self, what: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:

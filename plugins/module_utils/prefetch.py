@@ -240,9 +240,16 @@ def _image(container: Mapping[str, Any], run: Run) -> Part:
         engine = Engine(str(container.get("engine")), options.authfile, options.tls_verify, keeps=run.keeps)
         _bring(reference, engine, part, options)
     except (EngineError, NotAReference) as error:
-        part.state, part.error = FAILED, error
+        part.state, part.error = FAILED, _saying_untouched(error)
     part.seconds = time.monotonic() - begin
     return part
+
+
+def _saying_untouched(error: EngineError) -> EngineError:
+    """What a registry or a pin lacks is said by others, who do not know that a server may be running."""
+    if "not touched" in error.msg:
+        return error
+    return EngineError(error.kind, f"{error.msg.rstrip('.')}. What runs was not touched", **error.facts)
 
 
 def _bring(reference: ImageReference, engine: Engine, part: Part, options: Options) -> None:

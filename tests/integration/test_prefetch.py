@@ -126,6 +126,7 @@ class Machine:
         """First only said, then done: both must be the same, and afterwards nothing is left to do."""
         said = self.module(_ansible_check_mode=True, **arguments)
         done = self.module(**arguments)
+        assert "failed" not in done, done["msg"]
         assert states(said) == states(done)
         assert said["changed"] == done["changed"]
         again = self.module(**arguments)
@@ -250,10 +251,10 @@ def test_every_failure_is_said_and_the_rest_is_brought(
 class Proxy:
     """Hands on what a registry says, slowly, until it is cut."""
 
-    def __init__(self, target: str, bytes_per_s: int) -> None:
+    def __init__(self, target: str, bytes_per_s: int, port: int = 0) -> None:
         self.target, self.rate = target, bytes_per_s
         self.passed = 0
-        self.server = socket.create_server(("127.0.0.1", free_port()))
+        self.server = socket.create_server(("127.0.0.1", port or free_port()))
         self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
         self.open: list[socket.socket] = [self.server]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -288,7 +289,8 @@ def test_a_registry_that_dies_in_the_middle_of_a_pull_and_one_that_is_too_slow(
     machine: Machine, podman: engine_root.Podman, registry: str, layout: Layout
 ) -> None:
     digest = layout.push(
-        layout.image("amd64", "large", "12.9.1", [os.urandom(3_000_000)]), f"{registry}/large/sglang:v0.5.22"
+        layout.image("amd64", "large", "12.9.1", [os.urandom(400_000), os.urandom(3_000_000)]),
+        f"{registry}/large/sglang:v0.5.22",
     )
     proxy = Proxy(registry, 1_000_000)
     machine.declare("main", f"{proxy.address}/large/sglang:v0.5.22@{digest}")
@@ -301,13 +303,18 @@ def test_a_registry_that_dies_in_the_middle_of_a_pull_and_one_that_is_too_slow(
     assert time.time() - lock.stat().st_mtime < 30
     assert not (machine.run / "gone").exists()
 
-    cutter = threading.Thread(target=_cut_at, args=(proxy, proxy.passed + 1_000_000), daemon=True)
+    cutter = threading.Thread(target=_cut_at, args=(proxy, proxy.passed + 2_000_000), daemon=True)
     cutter.start()
     message = refused(machine.module(), "image.pull")
     cutter.join(5)
     assert f"podman could not pull {proxy.address}/large/sglang@{digest}" in message
     assert "What runs was not touched. Running again goes on" in message
     assert podman("images", "--quiet") == ""
+
+    again = Proxy(registry, 100_000_000, int(proxy.address.rpartition(":")[2]))
+    assert machine.module()["changed"]
+    assert again.passed < 3_300_000, "the layer that was whole was pulled a second time"
+    again.cut()
 
 
 def _cut_at(proxy: Proxy, passed: int) -> None:
