@@ -236,9 +236,9 @@ def told(outcomes: Sequence[Mapping[str, Any]], put_back: Sequence[Mapping[str, 
         parts.append(text + ".")
     if any(one["ok"] for one in outcomes):
         parts.append(
-            "Nothing else was touched: replicas that were done before keep the new state (serving.sglang.rollback brings "
-            "them back), the others wait for their restart as before. The inventory still declares the new state: "
-            "correct it and deploy, then run the rollout again."
+            "Nothing else was touched: replicas that were done before keep the new state (serving.sglang.rollback "
+            "brings them back), the others wait for their restart as before. The inventory still declares the new "
+            "state: correct it and deploy, then run the rollout again."
         )
     return " ".join(parts)
 

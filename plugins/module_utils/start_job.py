@@ -359,8 +359,8 @@ def _facts(unit: systemd.Unit, desired: Desired, client: ServerClient, result: d
     if loads.version is not None and loads.version != desired.version and not result["already"]:
         raise EngineError(
             "wrong_version",
-            f"Instance {desired.instance} was started and the server says it is {loads.version}; the desired state says "
-            f"{desired.version}. It is left running and out of the gateway: look at what its environment or image "
+            f"Instance {desired.instance} was started and the server says it is {loads.version}; the desired state "
+            f"says {desired.version}. It is left running and out of the gateway: look at what its environment or image "
             "holds.",
         )
 
