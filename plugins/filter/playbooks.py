@@ -62,7 +62,11 @@ def ledger_target(member, rollout, step=None, host=None, reason=None, seen=(), r
         target["reason"] = reason
     for one in returned:
         if one["replica"] == member["replica"]:
-            target["detail"] = {"rolled_back": one["ok"], "previous_version": one["version"], "rollback_why": one["why"]}
+            target["detail"] = {
+                "rolled_back": one["ok"],
+                "previous_version": one["version"],
+                "rollback_why": one["why"],
+            }
     for result in seen:
         if (result["member"]["host"], result["member"]["instance"]) == (member["host"], member["instance"]):
             target["detail"] = {"running": result.get("running"), "waiting": result.get("waiting")}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import upgrade_plan
-from .rollout import DONE, ROLLED_BACK, Member, Replica, replicas_of
+from .rollout import DONE, ROLLED_BACK, Member, replicas_of
 
 DEPLOYMENT = "deployment"
 ROLLBACK = "rollback"
@@ -79,7 +79,9 @@ def choose(
     restart: list[str] = []
     skipped: list[tuple[str, str]] = []
     for replica in everything:
-        if (replicas and replica.name not in replicas) or (hosts and not {m.host for m in replica.members} & set(hosts)):
+        if (replicas and replica.name not in replicas) or (
+            hosts and not {m.host for m in replica.members} & set(hosts)
+        ):
             continue
         infos = [(member, entries[member.host, member.instance]) for member in replica.members]
         broken = [f"{m.host}/{m.instance}: {info['previous_error']}" for m, info in infos if info.get("previous_error")]
