@@ -70,9 +70,19 @@ def note(instance: str, text: str) -> bool:
     if states and states[-1]["sha256"] == digest(text):
         return False
     now = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
-    content = {"schema": 1, "states": with_one_more(states, text, now)}
-    whole_file.replace(path, json.dumps(content, sort_keys=True) + "\n", 0o644, sync=True)
+    _write(path, with_one_more(states, text, now))
     return True
+
+
+def begin(instance: str) -> None:
+    """Note of a new instance that nothing of it has served: no note at all means an older release of this collection."""
+    if not os.path.exists(path_of(instance)):
+        _write(path_of(instance), [])
+
+
+def _write(path: str, states: Sequence[dict[str, Any]]) -> None:
+    content = {"schema": 1, "states": list(states)}
+    whole_file.replace(path, json.dumps(content, sort_keys=True) + "\n", 0o644, sync=True)
 
 
 def note_running(instance: str) -> bool:

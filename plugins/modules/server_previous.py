@@ -150,6 +150,8 @@ def _keep(module: AnsibleModule) -> dict[str, Any]:
         result["diff"] = [
             {"before_header": path, "after_header": path, "before": before, "after": plan.write.render()},
         ]
+    if found.disk is None and not module.check_mode:
+        served_states.begin(instance)
     if changes and not module.check_mode:
         previous_state.keep(instance, plan.write)
     return result
