@@ -75,7 +75,7 @@ def note(instance: str, text: str) -> bool:
 
 
 def begin(instance: str) -> None:
-    """Note of a new instance that nothing of it has served: no note at all means an older release of this collection."""
+    """Note of a new instance that nothing of it has served: no note at all is left by an older release of this."""
     if not os.path.exists(path_of(instance)):
         _write(path_of(instance), [])
 
