@@ -23,7 +23,6 @@ from .errors import EngineError
 
 SCHEMA = 1
 ENABLED_DIR = "/etc/systemd/system/multi-user.target.wants"
-ENVIRONMENTS_DIR = "/opt/sglang"
 
 DEPLOYMENT = "deployment"
 ROLLBACK = "rollback"
@@ -415,10 +414,11 @@ def refuse_missing(desired: Mapping[str, Any]) -> None:
                 f"({error.msg}). {way_out}",
             ) from error
         return
-    python = f"{ENVIRONMENTS_DIR}/{version}/bin/python"
-    if not os.path.exists(python) or os.path.exists(f"{ENVIRONMENTS_DIR}/.{version}.building"):
+    python = str((desired.get("argv") or [""])[0])
+    root, name = os.path.split(os.path.dirname(os.path.dirname(python)))
+    if not os.path.exists(python) or os.path.exists(f"{root}/.{name}.building"):
         raise EngineError(
             "environment_gone",
-            f"The environment {ENVIRONMENTS_DIR}/{version} of the previous state is gone or not whole "
-            f"({python} is what it would run). {way_out}",
+            f"The environment {root}/{name} of the previous state is gone or not whole ({python} is what it would "
+            f"run). {way_out}",
         )

@@ -40,7 +40,7 @@ LONGEST = 120
 _TIMES = (("grace", "period_s"), ("drain", "timeout_s"), ("drain", "on_timeout"), ("start", "deadline_s"))
 # What follows from other parts, or only says how they were computed.
 _DERIVED = ("argv", "unit_revision", "version_assumed", "grace", "drain", "start", "memory", "schema")
-_OWN_PARTS = ("version", "runtime", "args", "environment", "limits", "credentials", "model", "container")
+_OWN_PARTS = ("version", "runtime", "native", "args", "environment", "limits", "credentials", "model", "container")
 _SECRET_NAME = re.compile(
     r"(?:^|[_-])(?:\w*apikey|key|token|secret|pass\w*|credentials?|auth\w*)(?:$|[_-])", re.IGNORECASE
 )
@@ -107,8 +107,12 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
 
     def same(side: int, value: Any) -> Any:
         """A value without what a change of the release alone makes different in it."""
-        return re.sub(rf"/opt/sglang/{re.escape(versions[side])}(?=[/:]|$)", "/opt/sglang/RELEASE", str(value))
+        return re.sub(rf"/opt/sglang/{re.escape(versions[side])}(?![0-9.])[^/:]*", "/opt/sglang/RELEASE", str(value))
 
+    # Environments of one release differ by what they were locked to.
+    pythons = [str((state.get("argv") or [""])[0]) for state in (before, after)]
+    if versions[0] == versions[1] and pythons[0] != pythons[1]:
+        found.append(Change(OTHER, "interpreter", *pythons))
     found += _rows(MODEL, _part(before, "model"), _part(after, "model"))
     found += _rows(ARGUMENT, _part(before, "args"), _part(after, "args"))
     found += _rows(ENVIRONMENT, _part(before, "environment"), _part(after, "environment"), same)

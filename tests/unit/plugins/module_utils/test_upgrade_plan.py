@@ -41,7 +41,14 @@ def rows(before, after):
 
 CASES = {
     "the same": ({}, []),
-    "the command line alone follows from the rest": ({"argv": ["other"]}, []),
+    "the command line alone follows from the rest": ({"argv": ["python", "other"]}, []),
+    "another environment of the same release": (
+        {
+            "argv": ["/opt/sglang/0.5.22-aa/bin/python"],
+            "environment": {"PATH": "/opt/sglang/0.5.22-aa/bin:/usr/bin"},
+        },
+        [("other", "interpreter", "python", "/opt/sglang/0.5.22-aa/bin/python")],
+    ),
     "version": (
         {"version": "0.5.23", "environment": {"PATH": "/opt/sglang/0.5.23/bin:/usr/bin"}},
         [("version", "version", "0.5.22", "0.5.23")],
