@@ -17,7 +17,7 @@ display = Display()
 
 
 # What the ledger calls the step at which a record is written.
-STEPS = {"leaving": "leave", "done": "done", "failed": "failed"}
+STEPS = {"leaving": "leave", "done": "done", "failed": "failed", "rolled_back": "failed"}
 
 
 class ActionModule(CarefulAction):
@@ -34,7 +34,7 @@ class ActionModule(CarefulAction):
         step = args.get("step")
         if target and result.get("failed"):
             result["failed_at"] = rollout_failure.at(target["replica"], target["host"], STEPS.get(step, str(step)))
-        if not target or self._task.check_mode or step not in ("done", "failed"):
+        if not target or self._task.check_mode or step not in ("done", "failed", "rolled_back"):
             return result
         ok = step == "done" and not result.get("failed")
         detail = {key: result[key] for key in ("serving", "why", "msg") if result.get(key) not in (None, "")}

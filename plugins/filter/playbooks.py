@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.serving.sglang.plugins.module_utils import gateway, report, rollout_failure
+from ansible_collections.serving.sglang.plugins.module_utils import gateway, report, rollback, rollout_failure
 from ansible_collections.serving.sglang.plugins.module_utils.rollout import lock_of, stale_tokens
 
 
@@ -39,10 +39,11 @@ def prefetch_failure(hosts, hostvars, name, rollout):
     )
 
 
-def ledger_target(member, rollout, step=None, host=None, reason=None, seen=()):
+def ledger_target(member, rollout, step=None, host=None, reason=None, seen=(), returned=()):
     """Where an action writes the steps of ``member`` in the ledger of ``rollout``.
 
-    ``seen`` are the results of ``rollout_record`` for the members that leave: what ran there goes into the detail.
+    ``seen`` are the results of ``rollout_record`` for the members that leave: what ran there goes into the detail, and
+    so does what ``returned`` says of the replica's return to its previous state.
     """
     try:
         target = {
@@ -59,6 +60,13 @@ def ledger_target(member, rollout, step=None, host=None, reason=None, seen=()):
         target["step"] = step
     if reason:
         target["reason"] = reason
+    for one in returned:
+        if one["replica"] == member["replica"]:
+            target["detail"] = {
+                "rolled_back": one["ok"],
+                "previous_version": one["version"],
+                "rollback_why": one["why"],
+            }
     for result in seen:
         if (result["member"]["host"], result["member"]["instance"]) == (member["host"], member["instance"]):
             target["detail"] = {"running": result.get("running"), "waiting": result.get("waiting")}
@@ -68,6 +76,21 @@ def ledger_target(member, rollout, step=None, host=None, reason=None, seen=()):
 def failure(result, task_name, members, ledger):
     """What stopped a rollout, so that a person on call can act on it."""
     return rollout_failure.describe(result, task_name, members, ledger)
+
+
+def rollback_targets(result, members):
+    """The replicas of a wave that failed with a new state, from the result of the task that failed."""
+    return rollback.targets(result, members)
+
+
+def rollback_outcome(target, result=None):
+    """How the return of one of them to its previous state ended."""
+    return rollback.outcome(target, result)
+
+
+def rollback_told(outcomes, put_back=None):
+    """The same for people, as the end of the message of a rollout."""
+    return rollback.told(outcomes, (put_back or {}).get("results") or [])
 
 
 def still_serving(results):
@@ -128,6 +151,9 @@ class FilterModule:
             "prefetch_failure": prefetch_failure,
             "ledger_target": ledger_target,
             "failure": failure,
+            "rollback_targets": rollback_targets,
+            "rollback_outcome": rollback_outcome,
+            "rollback_told": rollback_told,
             "still_serving": still_serving,
             "worker_urls": worker_urls,
             "stale_claims": stale_claims,

@@ -178,6 +178,8 @@ def rollout(lines: Sequence[ledger.Line]) -> list[str]:
             seconds[line.step] = seconds.get(line.step, 0.0) + line.elapsed_s
         facts = {key: value for line in attempt for key, value in line.detail.items()}
         end: str | None = next((line.step for line in reversed(attempt) if line.step in ("done", "failed")), None)
+        if end == "failed" and facts.get("rolled_back"):
+            end = "rolled back"
         drain_lines = facts.get("drain_lines")
         rows.append(
             [replica]

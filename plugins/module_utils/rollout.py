@@ -18,6 +18,11 @@ from typing import Any
 
 DONE = "done"
 
+ROLLED_BACK = "rolled_back"
+"""A replica that failed with a new state and serves its previous one again."""
+
+_ENDED = (DONE, ROLLED_BACK)
+
 LEAVE = "leave"
 """A replica goes through every step."""
 
@@ -55,6 +60,8 @@ class Member:
     """One instance of a replica, as found before the rollout.
 
     ``worker_url`` is where gateways reach what runs, ``next_worker_url`` where they will after a restart.
+    ``changes_state``: the next start brings another desired state than the one that served. ``previous_version``: the
+    release of the state that a rollback would put back; empty when there is none.
     """
 
     replica: str
@@ -69,6 +76,8 @@ class Member:
     record: Record | None = None
     why_not_serving: str = ""
     next_worker_url: str = ""
+    changes_state: bool = False
+    previous_version: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,6 +153,14 @@ def _why(info: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
+def _previous_version(info: Mapping[str, Any]) -> str:
+    previous = info.get("previous") or {}
+    # What a rollback has put aside is no way back: it is what the way back led away from.
+    if not previous or previous.get("same") or previous.get("by") == "rollback":
+        return ""
+    return str(previous.get("version") or "")
+
+
 def members_of(host: str, reading: Mapping[str, Any]) -> tuple[list[Member], list[str]]:
     """(instances, what cannot be read) of one host, from what ``rollout_info`` returned for it."""
     members: list[Member] = []
@@ -165,6 +182,8 @@ def members_of(host: str, reading: Mapping[str, Any]) -> tuple[list[Member], lis
                 instance=str(info["instance"]),
                 worker_url=str(info.get("worker_url") or desired["worker_url"]),
                 next_worker_url=str(desired["worker_url"]),
+                changes_state=bool(info.get("upgrade")),
+                previous_version=_previous_version(info),
                 serving=serving,
                 state=str(info["state"]),
                 active_since=_seconds(info.get("since")),
@@ -208,8 +227,12 @@ def replicas_of(members: Sequence[Member]) -> list[Replica]:
 
 
 def _unfinished_run(members: Sequence[Member]) -> str | None:
-    """The run that left something unfinished on a host, the latest when there are several."""
-    open_records = [member.record for member in members if member.record and member.record.step != DONE]
+    """The run that left something unfinished on a host, the latest when there are several.
+
+    One that returned a replica to its previous state goes on as long as a replica waits for its restart.
+    """
+    ended = (DONE,) if any(member.restart_pending for member in members) else (DONE, ROLLED_BACK)
+    open_records = [member.record for member in members if member.record and member.record.step not in ended]
     if not open_records:
         return None
     return max(open_records, key=lambda record: record.at).run
@@ -224,7 +247,7 @@ def _resume(replica: Replica, run: str, must_be_stopped: bool) -> str:
     """
     for member in replica.members:
         record = member.record
-        if not record or record.run != run or record.step in (DONE, "planned") or member.restart_pending:
+        if not record or record.run != run or record.step in _ENDED or member.restart_pending:
             return LEAVE
         stopped = member.state == "stopped"
         started_since = member.active_since is not None and member.active_since > record.at
@@ -379,7 +402,7 @@ def make_plan(
     unfinished = {
         replica.name
         for replica in everything
-        if any(m.record and m.record.run == run and m.record.step not in (DONE, "planned") for m in replica.members)
+        if any(m.record and m.record.run == run and m.record.step not in _ENDED for m in replica.members)
     }
     serving = 0
     healthy: dict[str, bool] = {}
@@ -416,8 +439,13 @@ def make_plan(
             continue
         pending = any(member.restart_pending for member in replica.members)
         done = continues and all(m.record and m.record.run == run and m.record.step == DONE for m in replica.members)
+        returned = continues and any(
+            m.record and m.record.run == run and m.record.step == ROLLED_BACK for m in replica.members
+        )
         if done and healthy[replica.name] and not pending:
             skipped.append((replica.name, f"done earlier in run {run}"))
+        elif returned and healthy[replica.name] and not pending:
+            skipped.append((replica.name, f"returned to its previous state in run {run}, and no restart is pending"))
         elif only_pending and not pending and replica.name not in unfinished:
             skipped.append((replica.name, "no restart pending"))
         else:
@@ -435,7 +463,8 @@ def make_plan(
     waves = _cut_into_waves(group_of, chosen, limit)
     for wave in waves:
         away = [replica.name for replica in wave if healthy[replica.name]]
-        if serving - len(away) < min_serving:
+        # What is away already costs nothing more.
+        if away and serving - len(away) < min_serving:
             refusals.append(
                 f"{serving} of {total} replicas serve; with {', '.join(away)} away {serving - len(away)} would be "
                 f"left, sglang_rollout_min_serving is {min_serving}. Lower sglang_rollout_max_unavailable, add a "

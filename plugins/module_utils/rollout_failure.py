@@ -19,6 +19,7 @@ WAYS_OUT = {
     "start_deadline": "A rollout takes the deadline from sglang_rollout_start_deadline_s.",
     "start_failed": _DEPLOY,
     "limit_mismatch": _DEPLOY,
+    "wrong_version": _DEPLOY,
     "verify_failed": _DEPLOY,
 }
 """What the message of a module cannot know: how what it asks for is done in a rollout. By kind of failure."""

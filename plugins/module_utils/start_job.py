@@ -11,7 +11,19 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from . import cgroup, desired_state, journal, lifecycle, observe, pool_check, ports, server_log, start_silence, systemd
+from . import (
+    cgroup,
+    desired_state,
+    journal,
+    lifecycle,
+    observe,
+    pool_check,
+    ports,
+    served_states,
+    server_log,
+    start_silence,
+    systemd,
+)
 from .desired_state import Desired
 from .errors import EngineError
 from .host_job import Reporter
@@ -143,6 +155,10 @@ def run(options: StartOptions, reporter: Reporter) -> None:
     )
     if options.verify:
         _verify(desired, client, reporter)
+    try:
+        served_states.note_running(options.instance)
+    except OSError as error:
+        result["warnings"].append(f"That this state serves could not be noted for a later rollback: {error}.")
 
 
 def _start(options: StartOptions, planned: Plan, reporter: Reporter) -> tuple[systemd.Unit, ServerClient]:
@@ -341,9 +357,11 @@ def _facts(unit: systemd.Unit, desired: Desired, client: ServerClient, result: d
     if result["max_total_num_tokens"] is None and loads.max_total_num_tokens:
         result["max_total_num_tokens"] = loads.max_total_num_tokens
     if loads.version is not None and loads.version != desired.version and not result["already"]:
-        result["warnings"].append(
-            f"The server says it is {loads.version}; the desired state says {desired.version}. Check the virtual "
-            "environment of the instance."
+        raise EngineError(
+            "wrong_version",
+            f"Instance {desired.instance} was started and the server says it is {loads.version}; the desired state "
+            f"says {desired.version}. It is left running and out of the gateway: look at what its environment or image "
+            "holds.",
         )
 
 

@@ -35,10 +35,33 @@ EXAMPLES = r"""
 
 RETURN = r"""
 instances:
-  description: One entry for each instance, as M(serving.sglang.server_info) returns it.
+  description:
+    - One entry for each instance, as M(serving.sglang.server_info) returns it, and what a restart and a rollback would
+      change.
   returned: success
   type: list
   elements: dict
+  contains:
+    upgrade:
+      description:
+        - How what the next start brings differs from what serves, or from what served before a start that failed.
+          C(from) and C(to) with C(version), C(image) and C(runtime); C(changes), each with C(part), C(name), C(before),
+          C(after) and sometimes C(text); C(assumed), of which releases the data on releases is where there is none of
+          theirs.
+        - None when a restart changes nothing.
+        - Of the other release only what meets the arguments in use is told. What could be a secret is masked.
+      type: dict
+    previous:
+      description:
+        - The state that a rollback would put back, by C(version), C(image), C(kept_at), C(by) (V(deployment),
+          V(rollback) or V(undo) put it aside), C(same) (it is what is on disk), C(runs) (it is what runs, so that no
+          restart is needed) and C(difference) to what runs, as RV(instances[].upgrade).
+        - None when nothing is kept.
+      type: dict
+    previous_error:
+      description: Why what is kept cannot be read.
+      returned: when it is so
+      type: str
 records:
   description: How far a rollout came with each instance that one has touched, by instance.
   returned: success
@@ -59,7 +82,12 @@ lock:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.serving.sglang.plugins.module_utils import host_job, live_state, rollout_state
+from ansible_collections.serving.sglang.plugins.module_utils import (
+    host_job,
+    live_state,
+    rollout_state,
+    upgrade_state,
+)
 
 
 def main() -> None:
@@ -71,7 +99,7 @@ def main() -> None:
         records = {info["instance"]: rollout_state.read_record(info["instance"]) for info in instances}
         module.exit_json(
             changed=False,
-            instances=instances,
+            instances=[{**info, **upgrade_state.read(info["instance"], info)} for info in instances],
             records={instance: record for instance, record in records.items() if record},
             jobs=jobs,
             lock=rollout_state.read_lock(),

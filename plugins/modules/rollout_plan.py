@@ -98,6 +98,13 @@ options:
       - Keep all replicas of a host in one wave, as maintenance of the host needs it.
     type: bool
     default: false
+  on_failure:
+    description:
+      - What becomes of a replica whose new state fails. V(stop) leaves it, V(rollback) returns it to its previous
+        state. Either way the rollout stops. Here it is only checked and shown.
+    type: str
+    choices: [stop, rollback]
+    default: stop
   lock_stale_s:
     description:
       - Seconds without a sign of life after which the lock of another rollout is stale.
@@ -141,6 +148,13 @@ plan:
   description: The plan, with C(waves) (lists of replicas with their members), C(skipped), C(refusals) and C(notes).
   returned: always
   type: dict
+upgrades:
+  description:
+    - What the restarts change, once for all replicas that it is the same for, by C(replicas), C(from), C(to) and
+      C(lines). Empty when they change nothing.
+  returned: always
+  type: list
+  elements: dict
 lines:
   description: The plan as it was shown.
   returned: always

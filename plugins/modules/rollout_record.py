@@ -47,9 +47,9 @@ options:
   step:
     description:
       - V(leaving) before the instance leaves the gateway, V(done) when its replica is back, V(failed) when the run
-        stops at it.
+        stops at it, V(rolled_back) when it then serves its previous state again.
     type: str
-    choices: [leaving, done, failed]
+    choices: [leaving, done, failed, rolled_back]
     required: true
   require_serving:
     description:
@@ -58,8 +58,8 @@ options:
     default: false
   ledger:
     description:
-      - Where the controller writes the steps V(done) and V(failed), with keys C(path), C(run), C(replica), C(host) and,
-        for V(failed), C(reason). Handled on the controller, never sent to the host.
+      - Where the controller writes the steps C(done) and C(failed), with keys C(path), C(run), C(replica), C(host) and,
+        for V(failed) and V(rolled_back), C(reason). Handled on the controller, never sent to the host.
     type: dict
 """
 
@@ -100,7 +100,7 @@ failed_at:
   sample: {"replica": "gpu1-main", "host": "gpu1", "step": "done"}
 overhead_s:
   description: Seconds the replica took beyond SGLang's own drain and start and the declared waits.
-  returned: when O(ledger) is given and O(step) is V(done) or V(failed)
+  returned: when O(ledger) is given and O(step) is not V(leaving)
   type: float
 """
 
@@ -116,7 +116,7 @@ def main() -> None:
             "run": {"type": "str", "required": True},
             # The token names the claim of a rollout, it opens nothing.
             "token": {"type": "str", "required": True, "no_log": False},
-            "step": {"type": "str", "choices": ["leaving", "done", "failed"], "required": True},
+            "step": {"type": "str", "choices": ["leaving", "done", "failed", "rolled_back"], "required": True},
             "require_serving": {"type": "bool", "default": False},
             "ledger": {"type": "dict"},
         },

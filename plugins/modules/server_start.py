@@ -128,8 +128,9 @@ steps:
 kind:
   description:
     - What kind of failure it was, one of V(no_instance), V(desired_state), V(no_unit), V(port_taken), V(credentials),
-      V(start_failed), V(start_deadline), V(limit_mismatch), V(verify_failed), V(draining), V(paused), V(unhealthy),
-      V(claimed), V(busy), V(job_launch), V(job_lost), V(lost_connection) and others that the message explains.
+      V(start_failed), V(start_deadline), V(limit_mismatch), V(wrong_version), V(verify_failed), V(draining), V(paused),
+      V(unhealthy), V(claimed), V(busy), V(job_launch), V(job_lost), V(lost_connection) and others that the message
+      explains.
   returned: failure
   type: str
 explanation:

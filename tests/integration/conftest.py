@@ -119,6 +119,8 @@ class Host:
     """The test host h1 and what can be done there."""
 
     fleet = FLEET
+    checkout = CHECKOUT
+    inventory = STATE / "inventory.yml"
     variables = VARIABLES
     key = "Zq-client-key-qZ"
     admin_key = "Zq-admin-key-qZ"
