@@ -98,13 +98,17 @@ def prefetch(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         timeout_s=float(params["timeout_s"]),
         check_mode=check_mode,
     )
+    # A deployment fetches for states that it has not written yet.
+    planned = {str(state.get("instance")): dict(state) for state in params.get("states") or ()}
     names = params.get("instances")
+    if params.get("states") is not None:
+        names = list(planned)
     names = desired_state.instances() if names is None else list(dict.fromkeys(map(str, names)))
     begin = time.monotonic()
     with signs_of_life(() if check_mode else params.get("touch") or ()):
         try:
             with alone(options) as lock:
-                found = _all(names, Run(options, lock))
+                found = _all(names, planned, Run(options, lock))
         except EngineError as error:
             return _failed([error.msg], error.kind, {"changed": False, "instances": [], "notes": []})
     result, errors = found
@@ -154,7 +158,9 @@ def alone(options: Options) -> Iterator[Sequence[int]]:
         os.close(handle)
 
 
-def _all(names: Sequence[str], run: Run) -> tuple[dict[str, Any], list[tuple[str, EngineError]]]:
+def _all(
+    names: Sequence[str], planned: Mapping[str, Mapping[str, Any]], run: Run
+) -> tuple[dict[str, Any], list[tuple[str, EngineError]]]:
     instances: list[dict[str, Any]] = []
     errors: list[tuple[str, EngineError]] = []
     failed: dict[int, tuple[Part, list[str]]] = {}
@@ -162,11 +168,11 @@ def _all(names: Sequence[str], run: Run) -> tuple[dict[str, Any], list[tuple[str
     for name in names:
         own: list[str] = []
         try:
-            desired = desired_state.read(name).raw
+            desired = planned.get(name) or desired_state.read(name).raw
         except EngineError as error:
             errors.append((f"instance {name}: {error.msg}", error))
             continue
-        software = _software(desired, run)
+        software = _software(desired, run, to_be_made=bool(planned) and run.options.check_mode)
         parts = [software, *_models(desired, run, software)]
         for part in parts:
             own += part.notes
@@ -209,7 +215,7 @@ def _once(run: Run, kind: str, name: str, *more: str) -> tuple[Part, bool]:
 # --- what runs the server -------------------------------------------------------------------------------------------
 
 
-def _software(desired: Mapping[str, Any], run: Run) -> Part:
+def _software(desired: Mapping[str, Any], run: Run, to_be_made: bool) -> Part:
     container = desired.get("container")
     if container:
         return _image(container, run)
@@ -217,7 +223,9 @@ def _software(desired: Mapping[str, Any], run: Run) -> Part:
     part, new = _once(run, "environment", python)
     if new:
         part.state = THERE
-        if not os.path.exists(python):
+        if not os.path.exists(python) and to_be_made:
+            part.notes.append(f"{python} is still to be made")
+        elif not os.path.exists(python):
             part.state = FAILED
             part.error = EngineError(
                 "prefetch.environment",
