@@ -333,7 +333,9 @@ def _platform() -> Any:
 def _models(desired: Mapping[str, Any], run: Run, software: Part) -> list[Part]:
     place = model_fetch.place_of(desired, run.keeps)
     wanted = model_cache.wanted_by(desired)
-    return [_model(_on_the_host(each, desired), place, run, software) for each in wanted if each.path]
+    container = desired.get("container")
+    mounts = container.get("mounts") or () if container else None
+    return [_model(_on_the_host(each, desired), place, run, software, mounts) for each in wanted if each.path]
 
 
 def _on_the_host(wanted: Wanted, desired: Mapping[str, Any]) -> Wanted:
@@ -345,14 +347,20 @@ def _on_the_host(wanted: Wanted, desired: Mapping[str, Any]) -> Wanted:
     return wanted
 
 
-def _model(wanted: Wanted, place: model_fetch.Place, run: Run, software: Part) -> Part:
+def _model(
+    wanted: Wanted,
+    place: model_fetch.Place,
+    run: Run,
+    software: Part,
+    mounts: Sequence[Mapping[str, Any]] | None,
+) -> Part:
     part, new = _once(run, wanted.what, str(wanted), place.cache, *wanted.ignored, place.image)
     if not new:
         return part
     begin = time.monotonic()
     try:
         if wanted.local:
-            _check_folder(wanted, place.user, part)
+            _check_folder(wanted, place.user, part, mounts)
         elif wanted.moving:
             part.state = NOT_PINNED
             part.notes.append(
@@ -368,7 +376,7 @@ def _model(wanted: Wanted, place: model_fetch.Place, run: Run, software: Part) -
     return part
 
 
-def _check_folder(wanted: Wanted, user: str, part: Part) -> None:
+def _check_folder(wanted: Wanted, user: str, part: Part, mounts: Sequence[Mapping[str, Any]] | None) -> None:
     part.state = LOCAL
     try:
         there = os.listdir(wanted.path) if os.path.isdir(wanted.path) else [os.stat(wanted.path)]
@@ -380,7 +388,11 @@ def _check_folder(wanted: Wanted, user: str, part: Part) -> None:
     if not there:
         raise EngineError("model.missing", f"the {wanted.what} {wanted.path} is empty. Next step: put its files there")
     try:
-        why = model_reach.why_unreadable(wanted.path, user, False)
+        # The folders above one that is mounted are the container's own.
+        if mounts is None:
+            why = model_reach.why_unreadable(wanted.path, user, False)
+        else:
+            why = model_reach.why_unreadable_in_container(wanted.path, user, mounts)
     except (CouldNotTell, OSError) as error:
         part.notes.append(f"could not tell whether {user} can read the {wanted.what} {wanted.path}: {error}")
         return
