@@ -98,13 +98,17 @@ def prefetch(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
         timeout_s=float(params["timeout_s"]),
         check_mode=check_mode,
     )
+    # A deployment fetches for states that it has not written yet.
+    planned = {str(state.get("instance")): dict(state) for state in params.get("states") or ()}
     names = params.get("instances")
+    if params.get("states") is not None:
+        names = list(planned)
     names = desired_state.instances() if names is None else list(dict.fromkeys(map(str, names)))
     begin = time.monotonic()
     with signs_of_life(() if check_mode else params.get("touch") or ()):
         try:
             with alone(options) as lock:
-                found = _all(names, Run(options, lock))
+                found = _all(names, planned, Run(options, lock))
         except EngineError as error:
             return _failed([error.msg], error.kind, {"changed": False, "instances": [], "notes": []})
     result, errors = found
@@ -154,7 +158,9 @@ def alone(options: Options) -> Iterator[Sequence[int]]:
         os.close(handle)
 
 
-def _all(names: Sequence[str], run: Run) -> tuple[dict[str, Any], list[tuple[str, EngineError]]]:
+def _all(
+    names: Sequence[str], planned: Mapping[str, Mapping[str, Any]], run: Run
+) -> tuple[dict[str, Any], list[tuple[str, EngineError]]]:
     instances: list[dict[str, Any]] = []
     errors: list[tuple[str, EngineError]] = []
     failed: dict[int, tuple[Part, list[str]]] = {}
@@ -162,11 +168,11 @@ def _all(names: Sequence[str], run: Run) -> tuple[dict[str, Any], list[tuple[str
     for name in names:
         own: list[str] = []
         try:
-            desired = desired_state.read(name).raw
+            desired = planned.get(name) or desired_state.read(name).raw
         except EngineError as error:
             errors.append((f"instance {name}: {error.msg}", error))
             continue
-        software = _software(desired, run)
+        software = _software(desired, run, to_be_made=bool(planned) and run.options.check_mode)
         parts = [software, *_models(desired, run, software)]
         for part in parts:
             own += part.notes
@@ -209,7 +215,7 @@ def _once(run: Run, kind: str, name: str, *more: str) -> tuple[Part, bool]:
 # --- what runs the server -------------------------------------------------------------------------------------------
 
 
-def _software(desired: Mapping[str, Any], run: Run) -> Part:
+def _software(desired: Mapping[str, Any], run: Run, to_be_made: bool) -> Part:
     container = desired.get("container")
     if container:
         return _image(container, run)
@@ -217,7 +223,9 @@ def _software(desired: Mapping[str, Any], run: Run) -> Part:
     part, new = _once(run, "environment", python)
     if new:
         part.state = THERE
-        if not os.path.exists(python):
+        if not os.path.exists(python) and to_be_made:
+            part.notes.append(f"{python} is still to be made")
+        elif not os.path.exists(python):
             part.state = FAILED
             part.error = EngineError(
                 "prefetch.environment",
@@ -325,7 +333,9 @@ def _platform() -> Any:
 def _models(desired: Mapping[str, Any], run: Run, software: Part) -> list[Part]:
     place = model_fetch.place_of(desired, run.keeps)
     wanted = model_cache.wanted_by(desired)
-    return [_model(_on_the_host(each, desired), place, run, software) for each in wanted if each.path]
+    container = desired.get("container")
+    mounts = container.get("mounts") or () if container else None
+    return [_model(_on_the_host(each, desired), place, run, software, mounts) for each in wanted if each.path]
 
 
 def _on_the_host(wanted: Wanted, desired: Mapping[str, Any]) -> Wanted:
@@ -337,14 +347,20 @@ def _on_the_host(wanted: Wanted, desired: Mapping[str, Any]) -> Wanted:
     return wanted
 
 
-def _model(wanted: Wanted, place: model_fetch.Place, run: Run, software: Part) -> Part:
+def _model(
+    wanted: Wanted,
+    place: model_fetch.Place,
+    run: Run,
+    software: Part,
+    mounts: Sequence[Mapping[str, Any]] | None,
+) -> Part:
     part, new = _once(run, wanted.what, str(wanted), place.cache, *wanted.ignored, place.image)
     if not new:
         return part
     begin = time.monotonic()
     try:
         if wanted.local:
-            _check_folder(wanted, place.user, part)
+            _check_folder(wanted, place.user, part, mounts)
         elif wanted.moving:
             part.state = NOT_PINNED
             part.notes.append(
@@ -360,7 +376,7 @@ def _model(wanted: Wanted, place: model_fetch.Place, run: Run, software: Part) -
     return part
 
 
-def _check_folder(wanted: Wanted, user: str, part: Part) -> None:
+def _check_folder(wanted: Wanted, user: str, part: Part, mounts: Sequence[Mapping[str, Any]] | None) -> None:
     part.state = LOCAL
     try:
         there = os.listdir(wanted.path) if os.path.isdir(wanted.path) else [os.stat(wanted.path)]
@@ -372,7 +388,11 @@ def _check_folder(wanted: Wanted, user: str, part: Part) -> None:
     if not there:
         raise EngineError("model.missing", f"the {wanted.what} {wanted.path} is empty. Next step: put its files there")
     try:
-        why = model_reach.why_unreadable(wanted.path, user, False)
+        # The folders above one that is mounted are the container's own.
+        if mounts is None:
+            why = model_reach.why_unreadable(wanted.path, user, False)
+        else:
+            why = model_reach.why_unreadable_in_container(wanted.path, user, mounts)
     except (CouldNotTell, OSError) as error:
         part.notes.append(f"could not tell whether {user} can read the {wanted.what} {wanted.path}: {error}")
         return

@@ -50,6 +50,13 @@ options:
       - The instances, by their names. The default is every instance that has a desired-state file on the host.
     type: list
     elements: str
+  states:
+    description:
+      - The desired states themselves, for instances whose files are still to be written, as
+        M(serving.sglang.server_spec) returns them. A deployment fetches before it writes, so that what is on disk can
+        always be started.
+    type: list
+    elements: dict
   authfile:
     description:
       - File with credentials for registries, on the host, as C(podman login --authfile) writes it. It is given to
@@ -193,6 +200,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "instances": {"type": "list", "elements": "str"},
+            "states": {"type": "list", "elements": "dict"},
             "authfile": {"type": "path"},
             "tls_verify": {"type": "bool", "default": True},
             "check_tag": {"type": "bool", "default": True},
@@ -200,6 +208,7 @@ def main() -> None:
             "touch": {"type": "list", "elements": "path", "default": []},
             "ledger": {"type": "list", "elements": "dict", "default": []},
         },
+        mutually_exclusive=[("instances", "states")],
         supports_check_mode=True,
     )
     result = prefetch(module.params, module.check_mode)

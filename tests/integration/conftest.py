@@ -41,6 +41,8 @@ VARIABLES = {
     "sglang_server_slowest_tokens_per_s": 100,
     "sglang_server_build_packages": [],
     "sglang_server_start": False,
+    # Some tests declare a model that is not there.
+    "sglang_server_prefetch": False,
     "sglang_server_start_deadline_s": 300,
     "sglang_server_environment": {
         "PYTHONPATH": "/opt/sglang/0.5.22/stubs",

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, serving.sglang contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a prefetch says of states that are still to be written. Pulls and downloads are tested with the real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.serving.sglang.plugins.module_utils import prefetch
+
+
+@pytest.fixture(autouse=True)
+def _run_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefetch, "RUN_DIR", str(tmp_path / "run"))
+
+
+def state(environment: Path) -> dict[str, Any]:
+    model = "/usr"  # a folder that every user can read; what is below /tmp is hidden from a unit
+    return {
+        "instance": "main",
+        "replica": "h1-main",
+        "version": "0.5.22",
+        "native": {"environment": str(environment)},
+        "argv": [f"{environment}/bin/python"],
+        "user": "root",
+        "model": {"path": model, "local": True, "revision": None},
+        "args": {"model-path": model},
+        "environment": {},
+        "credentials": None,
+        "container": None,
+    }
+
+
+def fetch(states: list[dict[str, Any]], check_mode: bool) -> dict[str, Any]:
+    params = {"states": states, "tls_verify": True, "check_tag": True, "timeout_s": 5.0}
+    return prefetch.prefetch(params, check_mode)
+
+
+def test_states_are_taken_as_given_and_no_file_is_read(tmp_path: Path) -> None:
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    result = fetch([state(tmp_path / "env")], check_mode=False)
+    assert "failed" not in result, result["msg"]
+    assert (result["changed"], [one["instance"] for one in result["instances"]]) == (False, ["main"])
+
+
+def test_check_mode_expects_the_environment_that_a_deployment_makes(tmp_path: Path) -> None:
+    missing = state(tmp_path / "none")
+    checked = fetch([missing], check_mode=True)
+    assert "failed" not in checked, checked["msg"]
+    assert any("still to be made" in note for note in checked["notes"])
+    run = fetch([missing], check_mode=False)
+    assert run["failed"]
+    assert "serving.sglang.deploy" in run["msg"]
+
+
+def test_a_model_that_is_missing_fails(tmp_path: Path) -> None:
+    wrong = state(tmp_path / "none")
+    wrong["model"]["path"] = wrong["args"]["model-path"] = str(tmp_path / "gone")
+    result = fetch([wrong], check_mode=True)
+    assert result["failed"]
+    assert "gone cannot be read" in result["msg"]
+
+
+def test_no_states_are_not_all_instances_of_the_host(tmp_path: Path) -> None:
+    assert fetch([], check_mode=True)["instances"] == []
