@@ -1,4 +1,4 @@
-"""A host that is a virtual machine is reached, broken and removed by the same commands as the others."""
+"""A host with a kernel of its own is reached, broken and removed by the same commands as the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import used
 from used import HOSTS, links, traces
 
 FLEET = "selftest-vm"
-# A processor that is translated, on a machine that has other things to do.
+# On a machine that has other things to do.
 LIMIT_S = 900
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(3 * LIMIT_S)]
@@ -37,7 +37,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def backend() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SGLANG_TEST_BACKEND", "vm")
+        patch.setenv("SGLANG_TEST_BACKEND", "uml")
         yield
 
 

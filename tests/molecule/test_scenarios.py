@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-# What runs on hosts whose processor is translated takes longer than everything else together.
+# Hosts with a kernel of their own are slow, and made ready for the full run only.
 LONG = ("cgroup_v2",)
 SCENARIOS = [
     pytest.param(name, marks=[pytest.mark.full] if name in LONG else [])
