@@ -46,7 +46,7 @@ def cursor(host) -> str:
 def wait_until_it_answers(host, engine: str) -> None:
     ask = f"curl -s --max-time 20 http://127.0.0.1:{PORTS[engine]}/ready"
     deadline = time.monotonic() + 300
-    while host.run(ask).stdout != "/ready 0\n":
+    while host.run(ask).stdout.strip() != "/ready 0":
         assert time.monotonic() < deadline, journal(host, engine)[-2000:]
         time.sleep(1)
 
