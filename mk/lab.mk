@@ -7,7 +7,7 @@ setup: lab
 
 .PHONY: lab
 lab: ## Make what test hosts are built from: root file system, SGLang for the CPU, a tiny model
-	@tests/lab/setup.sh
+	@tests/lab/setup.sh $(if $(filter 1,$(SGLANG_TEST_FULL)),vm)
 
 .PHONY: demo
 demo: setup ## Restart three real servers under load on three hosts (KEEP=1 leaves the hosts up)

@@ -11,7 +11,7 @@ from fleet import SUITES, Fleet, FleetError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BACKENDS = ("nspawn", "vm")
+BACKENDS = ("nspawn", "uml", "vm")
 
 
 class Backend(abc.ABC):
@@ -74,6 +74,10 @@ def chosen() -> str:
 
 
 def named(name: str) -> Backend:
+    if name == "uml":
+        import uml
+
+        return uml.Uml()
     if name == "vm":
         import vm
 

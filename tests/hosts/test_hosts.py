@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import pathlib
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
+from used import HOSTS, STATE, hosts, links, traces, wait_for
 
-HOSTS = pathlib.Path(__file__).parent / "hosts"
-CACHE = pathlib.Path(os.environ.get("SGLANG_TEST_CACHE") or "/var/cache/serving-sglang")
-STATE = pathlib.Path("/run/serving-sglang-lab")
 FLEET = "selftest"
-
-
-def hosts(command: str, *arguments: str, fleet: str = FLEET, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [HOSTS, command, "--fleet", fleet, *arguments], capture_output=True, text=True, timeout=180, check=False
-    )
-    assert not check or done.returncode == 0, done.stdout + done.stderr
-    return done
-
-
-def traces(fleet: str = FLEET) -> list[str]:
-    """Everything on the machine that names the fleet: mounts, control groups, namespaces, processes, folders."""
-    found = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
-    found = [mount for mount in found if f"/fleets/{fleet}/" in mount or mount.endswith(f"/sglang-{fleet}")]
-    found += [str(path) for path in pathlib.Path("/sys/fs/cgroup").glob(f"**/serving-sglang-{fleet}")]
-    places = [f"/run/netns/sglang-{fleet}", f"{CACHE}/fleets/{fleet}", f"{STATE}/{fleet}"]
-    found += [place for place in places if pathlib.Path(place).exists()]
-    short = hashlib.sha256(fleet.encode()).hexdigest()[:4]
-    found += [str(path) for path in pathlib.Path("/run/systemd/nspawn").glob(f"*/{short}-*")]
-    for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = process.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if f"/fleets/{fleet}/" in command or f"{STATE}/{fleet}/" in command:
-            found.append(f"{process}: {command}")
-    return found
-
-
-def links() -> set[str]:
-    return set(os.listdir("/sys/class/net"))
 
 
 @pytest.fixture(scope="module")
@@ -56,19 +20,12 @@ def fleet() -> Iterator[str]:
     hosts("up", "--servers", "2")
     yield FLEET
     hosts("down")
-    assert traces() == []
+    assert traces(FLEET) == []
     assert links() == before
 
 
 def on(host: str, command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     return hosts("ssh", host, command, check=check)
-
-
-def wait_for(condition, limit_s: float = 30) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
 
 
 def test_a_host_is_a_machine_with_systemd(fleet: str) -> None:

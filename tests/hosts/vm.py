@@ -7,6 +7,7 @@ everything takes five to ten times as long.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import pathlib
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 QEMU = "qemu-system-x86_64"
-PROGRAMS = (QEMU, "qemu-img", "cpio", "ip", "nsenter", "ssh", "ssh-keygen")
+PROGRAMS = ("cpio", "ip", "nsenter", "ssh", "ssh-keygen")
 PROCESSORS = 2
 MEMORY_MIB = 3072
+KERNEL_WORDS = "systemd.getty_auto=no"
 
 
 class Vm(backends.Backend):
@@ -36,12 +38,17 @@ class Vm(backends.Backend):
     def patience(self) -> int:
         return 1 if _has_kvm() else 6
 
+    programs: tuple[str, ...] = (QEMU, "qemu-img")
+
     def check(self, fleet: Fleet) -> None:
         if os.geteuid() != 0:
             raise FleetError("needs root, for network namespaces and taps: run it with sudo")
-        missing = network.missing_programs(PROGRAMS)
-        if missing or not _made("disk.raw").exists():
-            raise FleetError(f"{', '.join(missing) or _made('disk.raw')} is not there: run tests/lab/setup.sh vm first")
+        missing = network.missing_programs([*self.programs, *PROGRAMS])
+        missing += [str(path) for path in (made("disk.raw"), made("linux")) if not path.exists()]
+        if missing:
+            raise FleetError(
+                f"{', '.join(missing)} is not there: run tests/lab/setup.sh vm first, it makes and installs it"
+            )
         if not pathlib.Path("/dev/net/tun").exists():
             raise FleetError("/dev/net/tun is not there: virtual machines are cabled with taps")
 
@@ -50,12 +57,38 @@ class Vm(backends.Backend):
             raise FleetError("a virtual machine shares no folder with this machine: leave --bind out, and copy files")
         network.make_network(fleet)
         for host in fleet.hosts:
-            _make_disk(fleet, host)
+            (fleet.disks / host.name).mkdir(parents=True)
+            self.make_disk(fleet, host)
             _make_ram_disk(fleet, host)
             _make_cable(fleet, host)
-            _write_script(fleet, host, arguments)
+            network.write(_script(fleet, host.name), f"exec {shlex.join([*self.machine(fleet, host), *arguments])}\n")
         for host in fleet.hosts:
             network.launch(fleet, host, _script(fleet, host.name))
+
+    def make_disk(self, fleet: Fleet, host: Host) -> None:
+        disk = _disk(fleet, host)
+        network.run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(made("disk.raw")), str(disk))
+
+    def machine(self, fleet: Fleet, host: Host) -> list[str]:
+        """The command that is the host."""
+        accelerator = ["-accel", "kvm", "-cpu", "host"] if _has_kvm() else ["-accel", "tcg,thread=multi", "-cpu", "max"]
+        return [
+            QEMU,
+            *("-name", network.machine(fleet, host.name)),
+            *("-machine", "q35"),
+            *accelerator,
+            *("-m", str(fleet.memory_mib or MEMORY_MIB)),
+            *("-smp", str(PROCESSORS)),
+            *("-nodefaults", "-nographic", "-serial", "stdio"),
+            *("-kernel", str(made("vmlinuz"))),
+            *("-initrd", str(ram_disk(fleet, host.name))),
+            *("-append", f"console=ttyS0 quiet mitigations=off {KERNEL_WORDS}"),
+            *("-drive", f"if=none,id=disk,file={_disk(fleet, host)},format=qcow2"),
+            *("-device", "virtio-blk-pci,drive=disk"),
+            *("-netdev", f"tap,id=cable,ifname={network.port(fleet, host.name)},script=no,downscript=no"),
+            *("-device", f"virtio-net-pci,netdev=cable,romfile=,mac={hardware_address(host)}"),
+            *("-device", "virtio-rng-pci"),
+        ]
 
     def down(self, fleet: Fleet) -> None:
         network.kill_all(lambda: network.processes(fleet), wait_s=10)
@@ -78,7 +111,7 @@ class Vm(backends.Backend):
 
     def kill(self, fleet: Fleet, host: str) -> None:
         fleet.host(host)
-        network.kill_all(lambda: _machine(fleet, host), wait_s=5)
+        network.kill_all(lambda: _processes(fleet, host), wait_s=5)
 
     def start(self, fleet: Fleet, host: str) -> None:
         if self.is_running(fleet, host):
@@ -87,13 +120,13 @@ class Vm(backends.Backend):
 
     def is_running(self, fleet: Fleet, host: str) -> bool:
         fleet.host(host)
-        return bool(_machine(fleet, host))
+        return bool(_processes(fleet, host))
 
     def has_given_up(self, fleet: Fleet, host: str) -> bool:
-        return not _machine(fleet, host)
+        return not _processes(fleet, host)
 
 
-def _made(name: str) -> pathlib.Path:
+def made(name: str) -> pathlib.Path:
     return cache_directory() / "vm" / name
 
 
@@ -103,22 +136,20 @@ def _has_kvm() -> bool:
     return os.access("/dev/kvm", os.W_OK) and any(module.is_dir() for module in modules)
 
 
-def _disk(fleet: Fleet, host: str) -> pathlib.Path:
-    return fleet.disks / host / "disk.qcow2"
+def _disk(fleet: Fleet, host: Host) -> pathlib.Path:
+    return fleet.disks / host.name / "disk.qcow2"
 
 
-def _ram_disk(fleet: Fleet, host: str) -> pathlib.Path:
+def hardware_address(host: Host) -> str:
+    return f"52:54:00:77:00:{int(host.address.rpartition('.')[2]):02x}"
+
+
+def ram_disk(fleet: Fleet, host: str) -> pathlib.Path:
     return fleet.disks / host / "initrd"
 
 
 def _script(fleet: Fleet, host: str) -> pathlib.Path:
     return fleet.state / f"{host}.sh"
-
-
-def _make_disk(fleet: Fleet, host: Host) -> None:
-    disk = _disk(fleet, host.name)
-    disk.parent.mkdir(parents=True)
-    network.run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(_made("disk.raw")), str(disk))
 
 
 def _make_ram_disk(fleet: Fleet, host: Host) -> None:
@@ -137,8 +168,8 @@ def _make_ram_disk(fleet: Fleet, host: Host) -> None:
             check=True,
             stdout=subprocess.PIPE,
         )
-        shutil.copyfile(_made("initrd"), _ram_disk(fleet, host.name))
-        with _ram_disk(fleet, host.name).open("ab") as file:
+        shutil.copyfile(made("initrd"), ram_disk(fleet, host.name))
+        with ram_disk(fleet, host.name).open("ab") as file:
             file.write(gzip.compress(packed.stdout, compresslevel=1))
 
 
@@ -148,31 +179,15 @@ def _make_cable(fleet: Fleet, host: Host) -> None:
     network.ip(fleet, "link", "set", port, "master", network.BRIDGE, "up")
 
 
-def _write_script(fleet: Fleet, host: Host, arguments: Sequence[str]) -> None:
-    accelerator = ["-accel", "kvm", "-cpu", "host"] if _has_kvm() else ["-accel", "tcg,thread=multi", "-cpu", "max"]
-    last = int(host.address.rpartition(".")[2])
-    machine = [
-        QEMU,
-        *("-name", network.machine(fleet, host.name)),
-        *("-machine", "q35"),
-        *accelerator,
-        *("-m", str(fleet.memory_mib or MEMORY_MIB)),
-        *("-smp", str(PROCESSORS)),
-        *("-nodefaults", "-nographic", "-serial", "stdio"),
-        *("-kernel", str(_made("vmlinuz"))),
-        *("-initrd", str(_ram_disk(fleet, host.name))),
-        *("-append", "console=ttyS0 quiet mitigations=off"),
-        *("-drive", f"if=none,id=disk,file={_disk(fleet, host.name)},format=qcow2"),
-        *("-device", "virtio-blk-pci,drive=disk"),
-        *("-netdev", f"tap,id=cable,ifname={network.port(fleet, host.name)},script=no,downscript=no"),
-        *("-device", f"virtio-net-pci,netdev=cable,romfile=,mac=52:54:00:77:00:{last:02x}"),
-        *("-device", "virtio-rng-pci"),
-        *arguments,
-    ]
-    network.write(_script(fleet, host.name), f"exec {shlex.join(machine)}\n")
+def _processes(fleet: Fleet, host: str) -> list[int]:
+    """Those of the host: what the script became or is about to become, and what that has started."""
+    names = {str(_script(fleet, host)), f"initrd={ram_disk(fleet, host)}", str(ram_disk(fleet, host))}
+    running = network.processes(fleet)
+    sessions = {_session(pid) for pid in running if names.intersection(network.command_line(pid))} - {0}
+    return [pid for pid in running if _session(pid) in sessions]
 
 
-def _machine(fleet: Fleet, host: str) -> list[int]:
-    """The host's QEMU, or the shell that is about to become it."""
-    names = {str(_script(fleet, host)), str(_ram_disk(fleet, host))}
-    return [pid for pid in network.processes(fleet) if names.intersection(network.command_line(pid))]
+def _session(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return os.getsid(pid)
+    return 0

@@ -2,8 +2,10 @@
 # The part `vm` of setup.sh, which reads this file: what hosts that are virtual machines boot from.
 #
 # In $cache/vm:
-#   vmlinuz, initrd   Debian 13's kernel for virtual machines, and the few lines that find the disk
-#   disk.raw          the root file system of the Debian 13 hosts with the modules of that kernel and the tiny model;
+#   vmlinuz           Debian 13's kernel for virtual machines
+#   linux             Debian 12's kernel that runs as a program (User-Mode Linux)
+#   initrd            the few lines that find the disk, for both
+#   disk.raw          the root file system of the Debian 13 hosts with the modules of both kernels and the tiny model;
 #                     hosts write to overlays
 # shellcheck disable=SC2034,SC2154  # setup.sh uses what is set here, and sets what is used
 
@@ -19,9 +21,10 @@ vm_init() { # vm_init MODULE...: the first process, from the initial RAM disk
 #!/bin/sh
 b=/bin/busybox
 \$b mount -t proc proc /proc; \$b mount -t sysfs sys /sys; \$b mount -t devtmpfs dev /dev
-for module in $*; do \$b insmod /modules/\$module.ko; done
-n=0; while [ ! -b /dev/vda ] && [ \$n -lt 300 ]; do \$b sleep 0.1; n=\$((n+1)); done
-\$b mount -t ext4 -o rw,noatime /dev/vda /new || { echo "no root file system on /dev/vda"; \$b poweroff -f; }
+for module in $*; do \$b insmod /modules/\$module.ko 2>/dev/null; done
+n=0; while [ ! -b /dev/vda ] && [ ! -b /dev/ubda ] && [ \$n -lt 300 ]; do \$b sleep 0.1; n=\$((n+1)); done
+for disk in /dev/vda /dev/ubda; do [ ! -b \$disk ] || \$b mount -t ext4 -o rw,noatime \$disk /new; done
+[ -x /new/sbin/init ] || { echo "no root file system was found"; \$b poweroff -f; }
 # What makes this host the one that it is comes with its RAM disk. A disk that has been booted from keeps its own.
 [ -e /new/etc/ssh/ssh_host_ed25519_key ] || \$b cp -a /host/. /new/
 \$b umount /proc /sys; \$b mount --move /dev /new/dev
@@ -30,8 +33,10 @@ INIT
 }
 
 vm_settings() { # vm_settings ROOT: what a machine needs and a container does not
-  printf '[Match]\nDriver=virtio_net\n[Link]\nName=host0\n' > "$1/etc/systemd/network/10-host0.link"
+  printf '[Match]\nOriginalName=eth0 vec0\n[Link]\nName=host0\n' > "$1/etc/systemd/network/10-host0.link"
   : > "$1/etc/fstab"
+  mkdir -p "$1/etc/systemd/system.conf.d"
+  printf '[Manager]\nDefaultTimeoutStartSec=15min\nDefaultDeviceTimeoutSec=15min\n' > "$1/etc/systemd/system.conf.d/slow.conf"
   # Each of these is seconds of a processor that is translated, and nothing here needs them.
   chroot "$1" systemctl -q mask modprobe@efi_pstore.service modprobe@drm.service systemd-pstore.service ldconfig.service \
     systemd-networkd-persistent-storage.service systemd-journal-catalog-update.service getty@tty1.service \
@@ -46,10 +51,11 @@ make_vm() {
   need_disk 3000 "the disk of the virtual machines"
   mirror=$(debian_mirror)
   say "making the disk of the virtual machines (about half a minute)"
-  fetch_kernel "$mirror" >"$work/kernel.log" 2>&1 || { tail -20 "$work/kernel.log" >&2; fail "the kernel could not be fetched from $mirror: see above."; }
+  fetch_kernels "$mirror" >"$work/kernel.log" 2>&1 || { tail -20 "$work/kernel.log" >&2; fail "the kernels could not be fetched from $mirror: see above."; }
   kernel=$(ls "$work/kernel/usr/lib/modules")
   mkdir -p "$work/vm" "$work/initrd"/{bin,dev,proc,sys,new,modules,host} "$work/vm-upper" "$work/vm-overlay" "$work/vm-root"
   cp "$work/kernel/boot/vmlinuz-$kernel" "$work/vm/vmlinuz"
+  cp "$work/uml/usr/bin/linux.uml" "$work/vm/linux"
   make_initrd "$work/kernel/usr/lib/modules/$kernel"
   truncate -s "${vm_disk_mib}M" "$work/vm/disk.raw"
   # The mount of the two layers ends with the shell that makes it.
@@ -59,6 +65,7 @@ make_vm() {
     work=$1 root=$1/vm-root
     mount -t overlay overlay -o "lowerdir=$2,upperdir=$work/vm-upper,workdir=$work/vm-overlay" "$root"
     cp -a "$work/kernel/usr" "$root/"
+    cp -a "$work/uml/usr/lib/uml/modules" "$root/usr/lib/"
     cp -a "$4/." "$root/srv/models/"
     depmod --basedir "$root" "$3"
     vm_settings "$root"
@@ -67,18 +74,27 @@ make_vm() {
   put_in_place vm "$hash" "$work/vm" "$cache/vm"
 }
 
-fetch_kernel() { # fetch_kernel MIRROR: Debian 13's and what loads its modules, into $work/kernel
-  local apt=$work/apt options package
+fetch_kernels() { # fetch_kernels MIRROR: and what loads their modules
+  fetch "$1" "$vm_suite" "$work/kernel" "$vm_kernel" kmod
+  # Built against the older C library, so that it runs on machines of either release.
+  fetch "$1" bookworm "$work/uml" user-mode-linux
+}
+
+fetch() { # fetch MIRROR SUITE FOLDER PACKAGE...: unpacked; of a package without files, the first that it needs
+  local apt=$3.apt mirror=$1 suite=$2 folder=$3 options package needs
+  shift 3
   mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
   : > "$apt/status"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $1 $vm_suite main" > "$apt/sources.list"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" > "$apt/sources.list"
   options=(-o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State=$apt/state"
     -o "Dir::State::status=$apt/status" -o "Dir::Cache=$apt/cache" -o APT::Architecture=amd64 -o APT::Sandbox::User=root)
   apt-get "${options[@]}" -qq update
-  package=$(apt-cache "${options[@]}" depends "$vm_kernel" | awk '/Depends:/ {print $2; exit}')
-  (cd "$apt" && apt-get "${options[@]}" -qq download "$package" kmod)
-  for package in "$apt"/*.deb; do dpkg-deb -x "$package" "$work/kernel"; done
-  rm -rf "$work/kernel/usr/share/doc"
+  for package in "$@"; do
+    needs=$(apt-cache "${options[@]}" depends "$package" | awk '/Depends: linux-image-/ {print $2; exit}')
+    (cd "$apt" && apt-get "${options[@]}" -qq download "${needs:-$package}")
+  done
+  for package in "$apt"/*.deb; do dpkg-deb -x "$package" "$folder"; done
+  rm -rf "$folder/usr/share/doc"
 }
 
 make_initrd() { # make_initrd MODULES_OF_THE_KERNEL

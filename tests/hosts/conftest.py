@@ -1,0 +1,6 @@
+"""The tests of the hosts share used.py."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
