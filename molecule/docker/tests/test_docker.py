@@ -87,8 +87,8 @@ def test_what_the_server_may_write_and_read() -> None:
         "/var/cache/sglang": True,
         "/var/lib/sglang/main": True,
     }
-    names = on("h1", "stat", "-c", "%U %a", "/run/sglang/credentials/main", "/run/sglang/credentials/main/config.yml")
-    assert names.splitlines() == ["sglang 500", "sglang 400"]
+    names = on("h1", "stat", "-c", "%U:%a", "/run/sglang/credentials/main", "/run/sglang/credentials/main/config.yml")
+    assert names.splitlines() == ["sglang:500", "sglang:400"]
     ask = "curl -s -o /dev/null -w %{http_code} -X POST http://127.0.0.1:30000/flush_cache"
     assert on("h1", ask) == "401"
     assert on("h1", f"{ask} -H 'Authorization: Bearer only-for-the-tests'") == "200"
