@@ -51,17 +51,12 @@ sanity: setup-dev ## Run ansible-test's sanity tests on the archive that would b
 	tests/dev/sanity
 
 .PHONY: integration
-integration: setup ## Run the tests against a real SGLang
-	$(RUN) pytest -v --junit-xml=$(RESULTS)/integration.xml tests/integration
+integration: setup ## Run the tests of the test hosts, and those against a real SGLang
+	$(RUN) pytest -v --durations=15 --junit-xml=$(RESULTS)/integration.xml tests/hosts tests/integration
 
 .PHONY: molecule
 molecule: setup ## Run the Molecule scenarios on test hosts (one of them: make molecule SCENARIO=default)
-	$(RUN) pytest -v --junit-xml=$(RESULTS)/molecule.xml $(if $(SCENARIO),-k 'scenario[$(SCENARIO)]') tests/molecule
-
-# The two above as one run, so that one summary closes `make test`.
-.PHONY: suites
-suites: setup
-	$(RUN) pytest -v --junit-xml=$(RESULTS)/suites.xml tests/hosts tests/integration tests/molecule
+	$(RUN) pytest -v --durations=0 --junit-xml=$(RESULTS)/molecule.xml $(if $(SCENARIO),-k 'scenario[$(SCENARIO)]') tests/molecule
 
 .PHONY: ansible-versions
 ansible-versions: setup-dev ## Load every plugin and playbook with the other supported ansible-core releases

@@ -155,7 +155,7 @@ def test_an_environment_from_a_lock_and_another_lock(host: Any, tmp_path: Path) 
     host.shell(f"rm -rf {first} {first}.kept {second}")
 
 
-@pytest.mark.parametrize("where", ["the environment", "the host"])
+@pytest.mark.parametrize("where", ["the environment", pytest.param("the host", marks=pytest.mark.full)])
 def test_uv_with_hashes(host: Any, uv_on_host: str, tmp_path: Path, where: str) -> None:
     lock = tmp_path / "sglang.lock"
     lock.write_text(hashed(SGLANG, version_of("typing_extensions" if where == "the host" else "protobuf")))
@@ -179,6 +179,7 @@ def test_uv_with_hashes(host: Any, uv_on_host: str, tmp_path: Path, where: str) 
     host.shell(f"rm -rf {native} /usr/local/bin/uv")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("installer", ["pip", "uv"])
 def test_a_wheel_with_another_hash_is_not_installed(host: Any, uv_on_host: str, tmp_path: Path, installer: str) -> None:
     lock = tmp_path / "sglang.lock"
@@ -206,6 +207,7 @@ def test_a_wheel_with_another_hash_is_not_installed(host: Any, uv_on_host: str, 
     host.shell(f"rm -rf {native} /opt/sglang/{half} /opt/sglang/.{half}.building")
 
 
+@pytest.mark.full
 def test_a_server_that_runs_goes_on_when_a_lock_is_declared(host: Any, tmp_path: Path) -> None:
     assert deploy(host, None).code == 0
     started = host.module("server_start", instance="main")

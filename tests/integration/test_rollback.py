@@ -129,6 +129,8 @@ def test_a_rollback_that_is_cut_off_is_continued_and_never_swaps_back(operator):
     assert operator.kept() == (NEW, "rollback")
 
 
+# The scenario podman does the same with an image that cannot start.
+@pytest.mark.full
 def test_a_state_that_does_not_start_is_returned_from(operator):
     operator.declare(OLD, **{"tokenizer-path": "/srv/models/none"})
     operator.run("deploy")

@@ -20,7 +20,9 @@ CLIENT = CHECKOUT / "tests" / "load" / "client.py"
 OUT = CHECKOUT / ".build" / f"fleet-{NAME}"
 VARIABLES = CHECKOUT / os.environ.get("SGLANG_TEST_VARIABLES", "tests/lab/demo_vars.yml")
 GATEWAY = "http://10.77.0.9:30000"
-SERVERS = {"h1": "http://10.77.0.11:30000", "h2": "http://10.77.0.12:30000", "h3": "http://10.77.0.13:30000"}
+SERVERS = {
+    host: f"http://10.77.0.1{host[1:]}:30000" for host in os.environ.get("SGLANG_TEST_SERVERS", "h1,h2,h3").split(",")
+}
 LOCK = "/var/lib/sglang/rollout/lock.json"
 
 
