@@ -85,6 +85,7 @@ def test_without_power_it_starts_from_its_disk(fleet: str) -> None:
     on("test -e /root/kept")
 
 
+@pytest.mark.skip(reason="a kernel of uml that starts itself anew still holds its tap: the host has no network then")
 def test_it_reboots_itself(fleet: str) -> None:
     before = boot_id()
     on("systemctl reboot", check=False)
