@@ -209,7 +209,14 @@ def read_states() -> dict[str, Any]:
                 states[path] = json.loads(read_text(path, 16 << 20))
             except (CouldNotTell, ValueError) as error:
                 raise _unreadable(path, str(error)) from None
+            if _is_of_an_instance(name) and not (isinstance(states[path], dict) and states[path].get("schema")):
+                raise _unreadable(path, "it is no state of an instance")
     return states
+
+
+def _is_of_an_instance(file: str) -> bool:
+    name = file[: -len(".json")].removesuffix(".previous")
+    return bool(desired_state.INSTANCE_NAME.fullmatch(name))
 
 
 def _unreadable(path: str, why: str) -> EngineError:
