@@ -27,6 +27,15 @@ _OURS = {
     "--privileged": "it would see every card and device of the host; give it devices, as --device /dev/infiniband",
     "--name": "the unit finds its container by its name",
     "--rm": "the unit removes its container",
+    "--rmi": "a start never pulls, so the image has to stay",
+    "--replace": "the unit removes what has its container's name",
+    "--cidfile": "the unit finds its container by its name",
+    "--sdnotify": "the unit follows the container",
+    "--tty": "the journal has the log",
+    "--interactive": "the journal has the log",
+    "--attach": "the journal has the log",
+    "--help": "no server would be started",
+    "--": "the options end before the image",
     "--detach": "the unit follows the container",
     "-d": "the unit follows the container",
     "--restart": "systemd restarts the server",
@@ -39,14 +48,17 @@ _OURS = {
     "--cgroups": "the limits of the instance stand on its slice",
     "--memory": "say memory_max",
     "-m": "say memory_max",
+    "--memory-swap": "say memory_swap_max",
     "--user": "the server runs as the user sglang, as caches and models expect",
     "-u": "the server runs as the user sglang, as caches and models expect",
     "--env": "say environment",
     "-e": "say environment",
     "--env-file": "say environment",
+    "--env-host": "say environment",
     "--volume": "say mounts",
     "-v": "say mounts",
     "--mount": "say mounts",
+    "--volumes-from": "say mounts",
     "--network": "the server listens on the host's own port",
     "--net": "the server listens on the host's own port",
     "--ipc": "say ipc",
@@ -173,12 +185,21 @@ def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
         if not path.startswith("/") or path == "/":
             found.problems.append(f"mounts: {name} '{path}' is not an absolute path below /")
             return
-        bad = next((letter for letter in ':,"\n' if letter in path), "")
-        if bad:
-            found.problems.append(f"mounts: {name} '{path}' has a {bad!r}, which engines cannot be told. Rename it")
+        problem = unspeakable(path)
+        if problem:
+            found.problems.append(f"mounts: {name} {problem}")
             return
+    if any(mount.target == target for mount in found.mounts):
+        found.problems.append(f"mounts: two have the target '{target}', and a container sees one of them. Keep one")
+        return
     read_only = mount.get("read_only")
     found.mounts.append(Mount(source, target, True if read_only is None else bool(read_only)))
+
+
+def unspeakable(path: str) -> str:
+    """Why neither engine can be told to mount a path; empty where both can."""
+    bad = next((letter for letter in path if letter in ':,"\\\x7f' or letter < " "), "")
+    return f"{path!r} has a {bad!r}, which engines cannot be told. Rename it" if bad else ""
 
 
 def _read_engine_arguments(found: Declared, words: Sequence[Any]) -> None:
@@ -191,6 +212,12 @@ def _read_engine_arguments(found: Declared, words: Sequence[Any]) -> None:
             )
         elif name in _OURS:
             found.problems.append(f"engine_arguments: {name} is refused: {_OURS[name]}")
+        elif not word.startswith("--"):
+            # `-u0` and `-it` are several words in one, which only the engine can tell apart.
+            found.problems.append(
+                f"engine_arguments: '{word}' is refused: what a short option says is not looked into. Write the long "
+                "one, as --device=/dev/infiniband"
+            )
         else:
             found.engine_arguments.append(word)
 
