@@ -220,10 +220,15 @@ def _is_of_an_instance(file: str) -> bool:
 
 
 def _unreadable(path: str, why: str) -> EngineError:
+    folder, name = os.path.split(path)
+    way = "run the role sglang_server again, which writes it, or remove it"
+    if folder == desired_state.RUNNING_DIR:
+        way = "restart the instance with the playbook serving.sglang.rollout, which writes it; remove it if none runs"
+    elif name.endswith(".previous.json"):
+        way = "remove it: a rollback cannot come back to it, and a deployment keeps what serves then"
     return EngineError(
         "cleanup.unreadable",
-        f"{path} cannot be read ({why}), and what it points to is not known. Nothing was removed. Next step: run the "
-        "role sglang_server again, which writes it, or remove it",
+        f"{path} cannot be read ({why}), and what it points to is not known. Nothing was removed. Next step: {way}",
     )
 
 
