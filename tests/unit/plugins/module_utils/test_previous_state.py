@@ -304,6 +304,19 @@ def test_rubbish_in_the_place_of_a_state_does_not_stop_a_deployment(machine, pat
     assert plan.write is None
 
 
+def test_a_note_of_what_served_that_is_no_text_is_written_anew(machine):
+    machine.deploy(A)
+    with open(served_states.path_of("main"), "wb") as handle:
+        handle.write(b"\xff")
+    assert served_states.read("main") is None
+    assert served_states.note("main", text(A))
+    assert served_states.read("main") == [served_states.digest(text(A))]
+    machine.start(serves=False)
+    with open(desired_state.running_path_of("main"), "wb") as handle:
+        handle.write(b"\xff")
+    assert served_states.note_running("main") is False
+
+
 def test_a_start_that_failed_does_not_count(machine):
     machine.deploy(A)
     machine.start()
