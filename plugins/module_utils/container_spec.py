@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +23,12 @@ ENGINES = (DOCKER, PODMAN)
 OPTIONS = ("image", "image_python", "ipc", "shm_size", "mounts", "engine_arguments", "cuda", "cuda_compat")
 # Where the unit puts what LoadCredential= gave it, for the user that the server runs as in its container.
 CREDENTIALS_DIR = "/run/sglang/credentials"
+OWN_DIRECTORIES = (CREDENTIALS_DIR, "/var/lib/sglang", "/var/cache/sglang")
+
+_PROGRAM = re.compile(r"/?[A-Za-z0-9_.][A-Za-z0-9_.+/-]*")
+LEAST_SHM_BYTES, MOST_SHM_BYTES = 1 << 20, 1 << 44
+# What a container has itself, and must keep.
+_SYSTEM = ("/proc", "/sys", "/dev", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/run")
 
 # Options of the engine that the unit itself rests on, and what an instance says instead.
 _OURS = {
@@ -128,6 +136,10 @@ class Declared:
 def read(declared: Mapping[str, Any]) -> Declared:
     """Read the declaration of an instance whose runtime is an engine."""
     found = Declared(str(declared["runtime"]), python=str(declared.get("image_python") or "python3"))
+    if not _PROGRAM.fullmatch(found.python):
+        found.problems.append(
+            f"image_python {found.python!r} is no interpreter: it is a name, as python3.12, or an absolute path"
+        )
     _read_image(found, str(declared.get("image") or ""))
     _read_shared_memory(found, declared)
     for mount in declared.get("mounts") or ():
@@ -174,8 +186,9 @@ def _read_shared_memory(found: Declared, declared: Mapping[str, Any]) -> None:
             found.shm_size_bytes = parse_size(size or ADVISED_SHM)
         except ValueError as error:
             found.problems.append(f"shm_size: {error}")
-        if found.shm_size_bytes is None and not found.problems:
-            found.problems.append("shm_size: an engine needs a size, as 32g, or say ipc: host")
+            return
+        if not LEAST_SHM_BYTES <= (found.shm_size_bytes or 0) <= MOST_SHM_BYTES:
+            found.problems.append(f"shm_size {size} is none: it is from 1m to 16t, as 32g, or say ipc: host")
 
 
 def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
@@ -185,15 +198,27 @@ def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
         if not path.startswith("/") or path == "/":
             found.problems.append(f"mounts: {name} '{path}' is not an absolute path below /")
             return
+        if os.path.normpath(path) != path:
+            found.problems.append(f"mounts: {name} '{path}' is not written plainly: {os.path.normpath(path)}")
+            return
         problem = unspeakable(path)
         if problem:
             found.problems.append(f"mounts: {name} {problem}")
             return
+    own = next((place for place in (*_SYSTEM, *OWN_DIRECTORIES) if _covers(target, place)), "")
+    if own:
+        found.problems.append(f"mounts: target '{target}' would hide {own} of the container. Choose another one")
+        return
     if any(mount.target == target for mount in found.mounts):
         found.problems.append(f"mounts: two have the target '{target}', and a container sees one of them. Keep one")
         return
     read_only = mount.get("read_only")
     found.mounts.append(Mount(source, target, True if read_only is None else bool(read_only)))
+
+
+def _covers(target: str, place: str) -> bool:
+    """Whether a mount takes the place of one that the server needs; something within it may be mounted."""
+    return place == target or place.startswith(target + "/")
 
 
 def unspeakable(path: str) -> str:

@@ -562,6 +562,8 @@ def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
 
 
 def _check_leak(draft: _Draft, desired: Mapping[str, Any]) -> None:
+    if "\\u0000" in json.dumps(desired):
+        draft.wrong("a value of the environment, the arguments or a path has a NUL, which no program can be given")
     text = json.dumps(desired, ensure_ascii=False)
     for secret in SECRETS:
         value = draft.declared.get(secret)
