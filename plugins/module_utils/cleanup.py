@@ -209,14 +209,26 @@ def read_states() -> dict[str, Any]:
                 states[path] = json.loads(read_text(path, 16 << 20))
             except (CouldNotTell, ValueError) as error:
                 raise _unreadable(path, str(error)) from None
+            if _is_of_an_instance(name) and not (isinstance(states[path], dict) and states[path].get("schema")):
+                raise _unreadable(path, "it is no state of an instance")
     return states
 
 
+def _is_of_an_instance(file: str) -> bool:
+    name = file[: -len(".json")].removesuffix(".previous")
+    return bool(desired_state.INSTANCE_NAME.fullmatch(name))
+
+
 def _unreadable(path: str, why: str) -> EngineError:
+    folder, name = os.path.split(path)
+    way = "run the role sglang_server again, which writes it, or remove it"
+    if folder == desired_state.RUNNING_DIR:
+        way = "restart the instance with the playbook serving.sglang.rollout, which writes it; remove it if none runs"
+    elif name.endswith(".previous.json"):
+        way = "remove it: a rollback cannot come back to it, and a deployment keeps what serves then"
     return EngineError(
         "cleanup.unreadable",
-        f"{path} cannot be read ({why}), and what it points to is not known. Nothing was removed. Next step: run the "
-        "role sglang_server again, which writes it, or remove it",
+        f"{path} cannot be read ({why}), and what it points to is not known. Nothing was removed. Next step: {way}",
     )
 
 

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,12 +23,27 @@ ENGINES = (DOCKER, PODMAN)
 OPTIONS = ("image", "image_python", "ipc", "shm_size", "mounts", "engine_arguments", "cuda", "cuda_compat")
 # Where the unit puts what LoadCredential= gave it, for the user that the server runs as in its container.
 CREDENTIALS_DIR = "/run/sglang/credentials"
+OWN_DIRECTORIES = (CREDENTIALS_DIR, "/var/lib/sglang", "/var/cache/sglang")
+
+_PROGRAM = re.compile(r"/?[A-Za-z0-9_.][A-Za-z0-9_.+/-]*")
+LEAST_SHM_BYTES, MOST_SHM_BYTES = 1 << 20, 1 << 44
+# What a container has itself, and must keep.
+_SYSTEM = ("/proc", "/sys", "/dev", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/run")
 
 # Options of the engine that the unit itself rests on, and what an instance says instead.
 _OURS = {
     "--privileged": "it would see every card and device of the host; give it devices, as --device /dev/infiniband",
     "--name": "the unit finds its container by its name",
     "--rm": "the unit removes its container",
+    "--rmi": "a start never pulls, so the image has to stay",
+    "--replace": "the unit removes what has its container's name",
+    "--cidfile": "the unit finds its container by its name",
+    "--sdnotify": "the unit follows the container",
+    "--tty": "the journal has the log",
+    "--interactive": "the journal has the log",
+    "--attach": "the journal has the log",
+    "--help": "no server would be started",
+    "--": "the options end before the image",
     "--detach": "the unit follows the container",
     "-d": "the unit follows the container",
     "--restart": "systemd restarts the server",
@@ -39,14 +56,17 @@ _OURS = {
     "--cgroups": "the limits of the instance stand on its slice",
     "--memory": "say memory_max",
     "-m": "say memory_max",
+    "--memory-swap": "say memory_swap_max",
     "--user": "the server runs as the user sglang, as caches and models expect",
     "-u": "the server runs as the user sglang, as caches and models expect",
     "--env": "say environment",
     "-e": "say environment",
     "--env-file": "say environment",
+    "--env-host": "say environment",
     "--volume": "say mounts",
     "-v": "say mounts",
     "--mount": "say mounts",
+    "--volumes-from": "say mounts",
     "--network": "the server listens on the host's own port",
     "--net": "the server listens on the host's own port",
     "--ipc": "say ipc",
@@ -116,6 +136,10 @@ class Declared:
 def read(declared: Mapping[str, Any]) -> Declared:
     """Read the declaration of an instance whose runtime is an engine."""
     found = Declared(str(declared["runtime"]), python=str(declared.get("image_python") or "python3"))
+    if not _PROGRAM.fullmatch(found.python):
+        found.problems.append(
+            f"image_python {found.python!r} is no interpreter: it is a name, as python3.12, or an absolute path"
+        )
     _read_image(found, str(declared.get("image") or ""))
     _read_shared_memory(found, declared)
     for mount in declared.get("mounts") or ():
@@ -162,8 +186,9 @@ def _read_shared_memory(found: Declared, declared: Mapping[str, Any]) -> None:
             found.shm_size_bytes = parse_size(size or ADVISED_SHM)
         except ValueError as error:
             found.problems.append(f"shm_size: {error}")
-        if found.shm_size_bytes is None and not found.problems:
-            found.problems.append("shm_size: an engine needs a size, as 32g, or say ipc: host")
+            return
+        if not LEAST_SHM_BYTES <= (found.shm_size_bytes or 0) <= MOST_SHM_BYTES:
+            found.problems.append(f"shm_size {size} is none: it is from 1m to 16t, as 32g, or say ipc: host")
 
 
 def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
@@ -173,12 +198,33 @@ def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
         if not path.startswith("/") or path == "/":
             found.problems.append(f"mounts: {name} '{path}' is not an absolute path below /")
             return
-        bad = next((letter for letter in ':,"\n' if letter in path), "")
-        if bad:
-            found.problems.append(f"mounts: {name} '{path}' has a {bad!r}, which engines cannot be told. Rename it")
+        if os.path.normpath(path) != path:
+            found.problems.append(f"mounts: {name} '{path}' is not written plainly: {os.path.normpath(path)}")
             return
+        problem = unspeakable(path)
+        if problem:
+            found.problems.append(f"mounts: {name} {problem}")
+            return
+    own = next((place for place in (*_SYSTEM, *OWN_DIRECTORIES) if _covers(target, place)), "")
+    if own:
+        found.problems.append(f"mounts: target '{target}' would hide {own} of the container. Choose another one")
+        return
+    if any(mount.target == target for mount in found.mounts):
+        found.problems.append(f"mounts: two have the target '{target}', and a container sees one of them. Keep one")
+        return
     read_only = mount.get("read_only")
     found.mounts.append(Mount(source, target, True if read_only is None else bool(read_only)))
+
+
+def _covers(target: str, place: str) -> bool:
+    """Whether a mount takes the place of one that the server needs; something within it may be mounted."""
+    return place == target or place.startswith(target + "/")
+
+
+def unspeakable(path: str) -> str:
+    """Why neither engine can be told to mount a path; empty where both can."""
+    bad = next((letter for letter in path if letter in ':,"\\\x7f' or letter < " "), "")
+    return f"{path!r} has a {bad!r}, which engines cannot be told. Rename it" if bad else ""
 
 
 def _read_engine_arguments(found: Declared, words: Sequence[Any]) -> None:
@@ -191,6 +237,12 @@ def _read_engine_arguments(found: Declared, words: Sequence[Any]) -> None:
             )
         elif name in _OURS:
             found.problems.append(f"engine_arguments: {name} is refused: {_OURS[name]}")
+        elif not word.startswith("--"):
+            # `-u0` and `-it` are several words in one, which only the engine can tell apart.
+            found.problems.append(
+                f"engine_arguments: '{word}' is refused: what a short option says is not looked into. Write the long "
+                "one, as --device=/dev/infiniband"
+            )
         else:
             found.engine_arguments.append(word)
 

@@ -215,6 +215,10 @@ def read(instance: str) -> Desired:
         ) from error
     except OSError as error:
         raise EngineError("desired_state", f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise EngineError(
+            "desired_state", f"{path} is no text ({error}). Run the role sglang_server again; it writes the file whole."
+        ) from error
     desired = parse(text, path)
     if desired.instance != instance:
         raise EngineError("desired_state", f"{path} describes instance {desired.instance!r}, not {instance!r}.")

@@ -42,7 +42,7 @@ def running_desired(desired: Desired, unit: systemd.Unit) -> Desired:
     try:
         with open(path, encoding="utf-8") as handle:
             return desired_state.parse(handle.read(), path)
-    except (OSError, EngineError):
+    except (OSError, UnicodeDecodeError, EngineError):
         return desired
 
 

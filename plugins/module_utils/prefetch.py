@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import platform
+import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +28,7 @@ from .engine_images import Engine, human, missing_layers, room_for
 from .errors import EngineError
 from .image_manifest import read_platform
 from .image_pin import moved_under
-from .image_reference import ImageReference, NotAReference, parse_reference
+from .image_reference import ImageReference, NotAReference, parse_reference, read_tag
 from .image_store import REGISTRY, SKOPEO, Asking, look, weigh
 from .long_command import signs_of_life
 from .model_cache import Wanted
@@ -260,7 +262,44 @@ def _saying_untouched(error: EngineError) -> EngineError:
     return EngineError(error.kind, f"{error.msg.rstrip('.')}. What runs was not touched", **error.facts)
 
 
+_PIN = re.compile(r'"image": "([^"\s]+@sha256:[0-9a-f]{64})"')
+
+
+def pins_of_host() -> set[str]:
+    """The pins in the states of the host: what is declared, what runs, and what was before."""
+    found: set[str] = set()
+    for directory in (desired_state.DESIRED_DIR, desired_state.RUNNING_DIR):
+        for path in glob.glob(os.path.join(directory, "*.json")):
+            with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as handle:
+                found.update(_PIN.findall(handle.read()))
+    return found
+
+
+def refuse_other_release(reference: ImageReference, pins: Collection[str]) -> None:
+    """Refuse a pin whose tag names another release than the same digest has had on this host.
+
+    A digest that is there is not asked for anywhere, so a tag that alone was edited would deploy the old image by the
+    new name.
+    """
+    if str(reference) in pins:
+        return
+    release = read_tag(reference.tag).release
+    for pin in sorted(pins):
+        try:
+            other = parse_reference(pin)
+        except NotAReference:
+            continue
+        if other.by_digest == reference.by_digest and read_tag(other.tag).release != release:
+            raise EngineError(
+                "image.other_release",
+                f"{reference} has the digest that this host knows as {other.tagged}: its tag was edited and its digest "
+                f"was not. Next step: run image_pin for {reference.tagged}, which writes the digest of that tag",
+            )
+
+
 def _bring(reference: ImageReference, engine: Engine, part: Part, options: Options) -> None:
+    if options.check_tag:
+        refuse_other_release(reference, pins_of_host())
     image = engine.image(reference.by_digest)
     if image is not None and image.has(reference):
         part.state = THERE

@@ -126,7 +126,7 @@ class Found:
             data = json.loads(self.disk or "")
         except ValueError:
             return {}
-        return data if isinstance(data, dict) else {}
+        return data if isinstance(data, dict) and data.get("instance") == self.instance else {}
 
     @property
     def pending(self) -> bool:
@@ -268,14 +268,16 @@ def restoring(found: Found, undo: bool, now: str) -> Restoring:
 # --- the host -------------------------------------------------------------------------------------------------------
 
 
-def _text(path: str) -> str | None:
+def _text(path: str, errors: str = "strict") -> str | None:
     try:
-        with open(path, encoding="utf-8") as handle:
+        with open(path, encoding="utf-8", errors=errors) as handle:
             return handle.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise EngineError("previous_state", f"{path} cannot be read: {error}.") from error
+        raise EngineError(
+            "previous_state", f"{path} cannot be read: {error}. Repair or remove it, then run again."
+        ) from error
 
 
 def read_kept(instance: str) -> Kept | None:
@@ -288,8 +290,9 @@ def read_kept(instance: str) -> Kept | None:
 def read(instance: str) -> Found:
     """What the host has of an instance, except whether it serves now."""
     state_path = desired_state.path_of(instance)
-    disk = _text(state_path)
-    found = Found(instance, disk, _text(desired_state.running_path_of(instance)), read_kept(instance))
+    # What is no text is no state either: it differs from any other, and a deployment writes it anew.
+    disk = _text(state_path, "replace")
+    found = Found(instance, disk, _text(desired_state.running_path_of(instance), "replace"), read_kept(instance))
     served = served_states.read(instance)
     texts: dict[str, str] = {} if disk is None else {state_path: disk}
     for path in desired_state.unit_files(found.desired) if found.desired else ():

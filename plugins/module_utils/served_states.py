@@ -48,7 +48,7 @@ def read(instance: str) -> list[str] | None:
     try:
         with open(path_of(instance), encoding="utf-8") as handle:
             states = parse(handle.read())
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return None
     return None if states is None else [state["sha256"] for state in states]
 
@@ -65,7 +65,7 @@ def note(instance: str, text: str) -> bool:
     try:
         with open(path, encoding="utf-8") as handle:
             states = parse(handle.read()) or []
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         states = []
     if states and states[-1]["sha256"] == digest(text):
         return False
@@ -90,6 +90,6 @@ def note_running(instance: str) -> bool:
     try:
         with open(desired_state.running_path_of(instance), encoding="utf-8") as handle:
             text = handle.read()
-    except FileNotFoundError:
+    except (FileNotFoundError, UnicodeDecodeError):
         return False
     return note(instance, text)

@@ -539,11 +539,12 @@ def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
         for name, value, least in (
             ("output_cap_tokens", cap or None, 1),  # none at all is refused below, with what it is for
             ("margin_s", declared["margin_s"], 0),
+            ("drain_timeout_s", declared.get("drain_timeout_s"), 0),
             ("max-queued-requests", waiting, 0),
         )
         if value is not None and value < least
     ]
-    if rate is not None and rate < 0:
+    if rate is not None and not 0 <= rate < math.inf:
         wrong.append(f"slowest_tokens_per_s is {rate}, expected more than 0")
     for text in wrong:
         draft.wrong(text)
@@ -561,10 +562,13 @@ def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
 
 
 def _check_leak(draft: _Draft, desired: Mapping[str, Any]) -> None:
+    if "\\u0000" in json.dumps(desired):
+        draft.wrong("a value of the environment, the arguments or a path has a NUL, which no program can be given")
     text = json.dumps(desired, ensure_ascii=False)
     for secret in SECRETS:
         value = draft.declared.get(secret)
-        if value and str(value) in text:
+        # In JSON a quote, a backslash or a new line is written as two letters.
+        if value and json.dumps(str(value), ensure_ascii=False)[1:-1] in text:
             draft.wrong(
                 f"the value of {secret} also stands in what would be written where every user of the host can read it "
                 "(arguments, environment, names or paths). Remove it there, or use a longer one"
@@ -686,6 +690,11 @@ def _container(
     )
     credentials = _credentials_seen_at(draft) if any(draft.declared.get(secret) for secret in SECRETS) else ""
     mounts = container_spec.mounts_of(found, writable, model.path if model.local else "", draft.arguments, credentials)
+    # What was declared as a mount was looked at there.
+    for path in sorted({mount.source for mount in mounts} - {mount.source for mount in found.mounts}):
+        problem = container_spec.unspeakable(path)
+        if problem:
+            draft.wrong(f"the path {problem}")
     driver = str(engine.get("cgroup_driver") or "systemd")
     return {
         "engine": found.engine,

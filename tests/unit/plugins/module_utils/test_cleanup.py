@@ -202,7 +202,7 @@ def test_environments_are_removed_and_named_ones_are_left(host: Path) -> None:
     make(host, "unit")
     (host / "opt" / "link").symlink_to("0.5.22")
     (host / "units" / "mine.service").write_text(f"[Service]\nExecStart={host}/opt/unit/bin/python -m x\n")
-    (host / "etc" / "main.json").write_text(json.dumps({"version": "0.5.22"}))
+    (host / "etc" / "main.json").write_text(json.dumps({"schema": 1, "version": "0.5.22"}))
     for given_, check_mode in (({**GIVEN, "remove": False}, False), (GIVEN, True)):
         said = cleanup.clean_up(given_, check_mode)
         assert [each["name"] for each in said["unused"]] == ["0.5.20", "0.5.21"]
@@ -223,6 +223,22 @@ def test_a_state_that_cannot_be_read_keeps_everything(host: Path) -> None:
     assert (done["failed"], done["kind"], done["changed"]) == (True, "cleanup.unreadable", False)
     assert "main.previous.json cannot be read" in done["msg"]
     assert (host / "opt" / "0.5.20").is_dir()
+
+
+@pytest.mark.parametrize("name", ["etc/main.json", "etc/main.previous.json", "running/main.json"])
+@pytest.mark.parametrize("text", ["{}", "null", "[1]", '{"version": "0.5.22"}'])
+def test_a_state_that_is_none_keeps_everything(host: Path, name: str, text: str) -> None:
+    make(host, "0.5.20")
+    (host / name).write_text(text)
+    done = cleanup.clean_up(GIVEN, False)
+    assert (done["failed"], done["kind"], done["changed"]) == (True, "cleanup.unreadable", False)
+    assert (host / "opt" / "0.5.20").is_dir()
+
+
+def test_files_of_others_are_read_and_not_judged(host: Path) -> None:
+    make(host, "0.5.20")
+    (host / "etc" / "Notes.json").write_text("[]")
+    assert cleanup.clean_up(GIVEN, False)["changed"]
 
 
 def test_one_that_cannot_be_removed_does_not_stop_the_others(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:

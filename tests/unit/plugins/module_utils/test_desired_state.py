@@ -118,6 +118,14 @@ def test_a_file_of_another_instance_is_refused(host):
         desired_state.read("other")
 
 
+def test_a_file_that_is_no_text_is_refused(host):
+    etc, _run = host
+    (etc / "main.json").write_bytes(b"\xff\xfe{")
+    with pytest.raises(EngineError, match="main.json is no text") as caught:
+        desired_state.read("main")
+    assert caught.value.kind == "desired_state"
+
+
 def test_restart_pending(host):
     etc, run = host
     (etc / "main.json").write_text("1")

@@ -42,10 +42,10 @@ def test_a_running_server_is_asked_where_it_listens(host, unit, port):
     assert found.release.has_ready is (port == 31000)
 
 
-@pytest.mark.parametrize("copy", [None, "{", '{"schema": 1}'])
+@pytest.mark.parametrize("copy", [None, b"{", b'{"schema": 1}', b"\xff\xfe{"])
 def test_without_a_usable_copy_the_file_on_disk_counts(host, copy):
     if copy is not None:
-        (host / "running" / "main.json").write_text(copy)
+        (host / "running" / "main.json").write_bytes(copy)
     assert observe.running_desired(desired_state.parse(text(), "main.json"), RUNNING).port == 31000
 
 

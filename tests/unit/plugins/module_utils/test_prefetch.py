@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.serving.sglang.plugins.module_utils import prefetch
+from ansible_collections.serving.sglang.plugins.module_utils.errors import EngineError
+from ansible_collections.serving.sglang.plugins.module_utils.image_reference import parse_reference
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +72,39 @@ def test_a_model_that_is_missing_fails(tmp_path: Path) -> None:
 
 def test_no_states_are_not_all_instances_of_the_host(tmp_path: Path) -> None:
     assert fetch([], check_mode=True)["instances"] == []
+
+
+ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+
+
+@pytest.mark.parametrize(
+    ("pin", "refused"),
+    [
+        # Only the tag was edited.
+        (f"r.example/sglang:v0.5.23@{ONE}", True),
+        (f"r.example/sglang:v0.5.23@{TWO}", False),
+        (f"r.example/sglang:v0.5.22@{ONE}", False),
+        # Another tag of the same release.
+        (f"r.example/sglang:v0.5.22-kept@{ONE}", False),
+        (f"other.example/sglang:v0.5.23@{ONE}", False),
+    ],
+)
+def test_a_tag_that_alone_was_edited_is_refused(pin: str, refused: bool) -> None:
+    known = {f"r.example/sglang:v0.5.22@{ONE}"}
+    reference = parse_reference(pin)
+    if refused:
+        with pytest.raises(EngineError, match="its tag was edited and its digest was not"):
+            prefetch.refuse_other_release(reference, known)
+    else:
+        prefetch.refuse_other_release(reference, known)
+
+
+def test_the_pins_of_a_host_are_those_of_all_its_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, directory in (("DESIRED_DIR", "etc"), ("RUNNING_DIR", "running")):
+        (tmp_path / directory).mkdir()
+        monkeypatch.setattr(prefetch.desired_state, name, str(tmp_path / directory))
+    pins = [f"r.example/sglang:v0.5.2{number}@{ONE}" for number in range(3)]
+    (tmp_path / "etc" / "main.json").write_text(f'{{"container": {{"image": "{pins[0]}"}}}}')
+    (tmp_path / "etc" / "main.previous.json").write_text(f'{{"desired": {{"container": {{"image": "{pins[1]}"}}}}}}')
+    (tmp_path / "running" / "main.json").write_bytes(b"\xff" + f'"image": "{pins[2]}"'.encode())
+    assert prefetch.pins_of_host() == set(pins)

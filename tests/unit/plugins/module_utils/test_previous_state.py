@@ -293,6 +293,30 @@ def test_keep_and_restore_on_disk(machine):
     assert {path: content for path, content in machine.seen().items() if "/wants/" not in path} == after
 
 
+@pytest.mark.parametrize("rubbish", [b"\xff\xfe{", b"", b"[1]", b'{"schema": 1}', b'{"instance": "other"}'])
+@pytest.mark.parametrize("path_of", [desired_state.path_of, desired_state.running_path_of])
+def test_rubbish_in_the_place_of_a_state_does_not_stop_a_deployment(machine, path_of, rubbish):
+    machine.deploy(A)
+    machine.start()
+    with open(path_of("main"), "wb") as handle:
+        handle.write(rubbish)
+    plan = previous.keeping(previous.read("main"), B, NOW)
+    assert plan.write is None
+
+
+def test_a_note_of_what_served_that_is_no_text_is_written_anew(machine):
+    machine.deploy(A)
+    with open(served_states.path_of("main"), "wb") as handle:
+        handle.write(b"\xff")
+    assert served_states.read("main") is None
+    assert served_states.note("main", text(A))
+    assert served_states.read("main") == [served_states.digest(text(A))]
+    machine.start(serves=False)
+    with open(desired_state.running_path_of("main"), "wb") as handle:
+        handle.write(b"\xff")
+    assert served_states.note_running("main") is False
+
+
 def test_a_start_that_failed_does_not_count(machine):
     machine.deploy(A)
     machine.start()

@@ -297,6 +297,23 @@ def test_a_secret_that_stands_elsewhere_too_is_refused() -> None:
     assert "k-123456" not in text
 
 
+@pytest.mark.parametrize("secret", ['k-12"3456', "k-12\\3456", "k-12\n3456"])
+def test_a_secret_is_found_as_json_writes_it_too(secret: str) -> None:
+    assert "the value of api_key also stands in" in only_problem(api_key=secret, environment={"WORDS": f"a {secret}"})
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("drain_timeout_s", -1, "drain_timeout_s is -1, expected at least 0"),
+        ("slowest_tokens_per_s", float("nan"), "slowest_tokens_per_s is nan, expected more than 0"),
+        ("slowest_tokens_per_s", float("inf"), "slowest_tokens_per_s is inf, expected more than 0"),
+    ],
+)
+def test_a_time_that_is_none_is_refused(option: str, value: float, said: str) -> None:
+    assert said in only_problem(**{option: value})
+
+
 @pytest.mark.parametrize("name", ["HF_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD"])
 def test_secrets_in_the_environment_are_refused(name: str) -> None:
     assert f"environment {name}" in only_problem(environment={name: "x"})
