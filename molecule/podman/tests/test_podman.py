@@ -188,7 +188,7 @@ def test_the_services_of_podman_may_be_restarted() -> None:
 
 @pytest.mark.usefixtures("two_serve")
 def test_a_pull_that_is_cut_off_and_a_moved_tag_touch_nothing() -> None:
-    before = {host: server(host) for host in fleet.SERVERS}
+    before, declared = {host: server(host) for host in fleet.SERVERS}, on("h1", "cat", "/etc/sglang/main.json")
     begun = registry.sent()
     deploying = fleet.Playbook("deploy", *of_tag("v0.5.23"), log="cut-off-pull")
     wait_until(lambda: registry.sent() - begun > 20 << 20, "the pull is on its way", START_S, 0.005)
@@ -201,20 +201,24 @@ def test_a_pull_that_is_cut_off_and_a_moved_tag_touch_nothing() -> None:
     assert "What runs was not touched" in said
     registry("tag", "v0.5.23-broken", "v0.5.23")
     try:
-        said = rollout(log="moved-tag").fails(PLAYBOOK_S)
+        said = fleet.Playbook("deploy", *of_tag("v0.5.23"), log="moved-tag").fails(PLAYBOOK_S)
     finally:
         registry("stop")
         registry("start")
     assert "was moved under its pin" in said
     assert {host: server(host) for host in fleet.SERVERS} == before
+    assert on("h1", "cat", "/etc/sglang/main.json") == declared, "what is on disk can be started"
     assert all(on(host, "podman", "images", "-q").count("\n") == 1 for host in fleet.SERVERS), "nothing was pulled"
 
 
 @pytest.mark.usefixtures("two_serve")
 def test_an_upgrade_under_load_loses_nothing() -> None:
+    deploy(*of_tag("v0.5.23"), log="declared")
     assert versions() == ["0.5.22"] * 2
+    # A deployment brings images. Where one is gone again, the rollout brings it, before the first replica leaves.
+    image = json.loads(on("h2", "cat", "/etc/sglang/main.json"))["container"]["run_image"]
+    on("h2", "podman", "rmi", image)
     with fleet.load_through_gateway("upgrade") as summary:
-        # The declaration is on the hosts already; the images are not.
         rolled = rollout(log="upgrade").succeeds(PLAYBOOK_S)
     lost = {key: summary[key] for key in ("failed", "cut_short", "in_flight", "reasons")}
     assert summary["sent"] == summary["answered"] > 10, lost
