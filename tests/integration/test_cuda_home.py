@@ -426,6 +426,7 @@ def play_role(environment: Path, scratch: Path, part: str = "native_cuda", **var
     book = scratch / "play.yml"
     book.write_text(json.dumps([play]))
     given = {
+        "__sglang_server_native": {"name": "0.5.22", "version": "0.5.22", "lock_sha256": None},
         "__sglang_server_release": "0.5.22",
         "__sglang_server_environment": str(environment),
         "__sglang_server_environment_state": "made",
