@@ -58,6 +58,12 @@ integration: setup ## Run the tests of the test hosts, and those against a real 
 molecule: setup ## Run the Molecule scenarios on test hosts (one of them: make molecule SCENARIO=default)
 	$(RUN) pytest -v --durations=0 --junit-xml=$(RESULTS)/molecule.xml $(if $(SCENARIO),-k 'scenario[$(SCENARIO)]') tests/molecule
 
+# The two above as one run, so that one summary closes `make test`. One after the other: drains are timed by how fast
+# real servers answer, and beside each other they would not.
+.PHONY: suites
+suites: setup
+	$(RUN) pytest -v --durations=20 --junit-xml=$(RESULTS)/suites.xml tests/hosts tests/integration tests/molecule
+
 .PHONY: ansible-versions
 ansible-versions: setup-dev ## Load every plugin and playbook with the other supported ansible-core releases
 	tests/dev/ansible_versions

@@ -101,6 +101,7 @@ def without_tools(names: list[str]) -> list[str]:
     return [name for name in names if name.split("==")[0] not in ("pip", "setuptools", "uv")]
 
 
+@pytest.mark.full
 def test_an_environment_from_a_lock_and_another_lock(host: Any, tmp_path: Path) -> None:
     typing, protobuf = version_of("typing_extensions"), version_of("protobuf")
     there = environments(host)
@@ -155,6 +156,7 @@ def test_an_environment_from_a_lock_and_another_lock(host: Any, tmp_path: Path) 
     host.shell(f"rm -rf {first} {first}.kept {second}")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("where", ["the environment", pytest.param("the host", marks=pytest.mark.full)])
 def test_uv_with_hashes(host: Any, uv_on_host: str, tmp_path: Path, where: str) -> None:
     lock = tmp_path / "sglang.lock"

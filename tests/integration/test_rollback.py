@@ -88,6 +88,7 @@ def operator(host, tmp_path_factory):
     return Operator(host, tmp_path_factory.mktemp("operator"))
 
 
+@pytest.mark.full
 def test_an_upgrade_keeps_what_served_and_says_what_it_changes(operator):
     operator.declare(OLD)
     operator.run("deploy")
@@ -107,6 +108,7 @@ def test_an_upgrade_keeps_what_served_and_says_what_it_changes(operator):
     assert operator.kept() == (OLD, "deployment"), "the same deployed again changes nothing"
 
 
+@pytest.mark.full
 def test_a_rollback_that_is_cut_off_is_continued_and_never_swaps_back(operator):
     before = operator.host.shell("cat /etc/sglang/main.json")
     plan = operator.run("rollback", sglang_rollout_plan_only=True)
