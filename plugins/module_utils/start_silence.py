@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from . import compile_time
 
 # Shorter ones are ordinary: torch is imported, weights are read.
-WORTH_A_WORD_S = 20.0
+WORTH_A_WORD_S = 60.0
 # Where kernels are kept once they are compiled, and what their files are called. The program of a host job has none of
 # the checks of a preflight, which know more of caches.
 _KERNELS = (
