@@ -14,12 +14,11 @@ from typing import Any
 
 from .checks.cdi_readings import KIND_OF_CARDS
 from .checks.container_declared import ADVISED_SHM
+from .checks.container_readings import DOCKER, PODMAN
 from .errors import EngineError
 from .image_reference import ImageReference, parse_reference, read_tag, refuse
 from .limits import parse_size
 
-DOCKER, PODMAN = "docker", "podman"
-ENGINES = (DOCKER, PODMAN)
 OPTIONS = ("image", "image_python", "ipc", "shm_size", "mounts", "engine_arguments", "cuda", "cuda_compat")
 # Where the unit puts what LoadCredential= gave it, for the user that the server runs as in its container.
 CREDENTIALS_DIR = "/run/sglang/credentials"

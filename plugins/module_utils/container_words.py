@@ -10,11 +10,10 @@ One unknown key makes the whole unit of a Quadlet vanish, so only keys of podman
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from .container_spec import PODMAN
-from .unit_words import exec_word
+from .unit_words import CONTINUED, exec_groups, exec_word
 
 # `docker stop` and `podman stop` wait for the grace period and then kill; systemd gives them this much longer.
 STOP_MARGIN_S = 30
@@ -45,10 +44,20 @@ def _common(desired: Mapping[str, Any]) -> list[str]:
 
 def docker_words(desired: Mapping[str, Any]) -> list[str]:
     """The command line of the server's container under docker, in the foreground."""
+    return [DOCKER, "run", *_docker_options(desired), desired["container"]["run_image"], *desired["argv"][1:]]
+
+
+def docker_line(desired: Mapping[str, Any]) -> str:
+    """ExecStart= of the docker unit, one option a line so that a diff shows what changed."""
+    first, *options = _docker_options(desired)
+    head = " ".join([DOCKER, "run", exec_word(first)])
+    words = [exec_word(word) for word in (*options, desired["container"]["run_image"])]
+    return CONTINUED.join([head, *words, *exec_groups(desired["argv"][1:])])
+
+
+def _docker_options(desired: Mapping[str, Any]) -> list[str]:
     container = desired["container"]
     words = [
-        DOCKER,
-        "run",
         "--rm",
         f"--name={container['name']}",
         f"--cgroup-parent={container['cgroup_parent']}",
@@ -70,26 +79,7 @@ def docker_words(desired: Mapping[str, Any]) -> list[str]:
         read_only = ",readonly" if mount["read_only"] else ""
         words.append(f"--mount=type=bind,source={mount['source']},target={mount['target']}{read_only}")
     words += [f"--env={name}={value}" for name, value in desired["environment"].items()]
-    return [*words, *container["engine_arguments"], container["run_image"], *desired["argv"][1:]]
-
-
-def docker_line(desired: Mapping[str, Any]) -> str:
-    """ExecStart= of the docker unit, one option a line so that a diff shows what changed."""
-    words = docker_words(desired)
-    first = words.index(desired["container"]["run_image"])
-    head = " ".join(exec_word(word) for word in words[:3])
-    return " \\\n    ".join([head, *(exec_word(word) for word in words[3 : first + 1]), *_grouped(words[first + 1 :])])
-
-
-def _grouped(words: Sequence[str]) -> list[str]:
-    """The server's own words, a flag with its values on one line."""
-    lines: list[str] = []
-    for word in words:
-        if word.startswith("-") or not lines:
-            lines.append(exec_word(word))
-        else:
-            lines[-1] += " " + exec_word(word)
-    return lines
+    return [*words, *container["engine_arguments"]]
 
 
 def quadlet_lines(desired: Mapping[str, Any]) -> list[str]:
@@ -115,13 +105,9 @@ def quadlet_lines(desired: Mapping[str, Any]) -> list[str]:
     # The unit's own limits (Limit*=) hold in the container, and its output goes straight to the unit's journal.
     words = ["--log-driver=passthrough", "--ulimit=host", *_common(desired), *container["engine_arguments"]]
     lines += [f"PodmanArgs={exec_word(word)}" for word in words]
-    return [*lines, "Exec=" + " \\\n    ".join(_grouped(desired["argv"][1:]))]
+    return [*lines, "Exec=" + CONTINUED.join(exec_groups(desired["argv"][1:]))]
 
 
 def _plain(text: str) -> str:
     """A value that podman does not split; systemd still expands what podman passes on."""
     return text.replace("%", "%%").replace("$", "$$")
-
-
-def is_podman(desired: Mapping[str, Any]) -> bool:
-    return bool(desired["container"]) and desired["container"]["engine"] == PODMAN

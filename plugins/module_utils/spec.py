@@ -20,7 +20,8 @@ from typing import Any
 from . import cards, container_spec, container_words, grace, port_plan, server_args, unit_words
 from .checks import args_checks, args_release
 from .checks.args_declared import variable_text
-from .desired_state import DESIRED_DIR, INSTANCE_NAME, QUADLET_DIR, UNIT_DIR, Limits
+from .checks.container_readings import PODMAN
+from .desired_state import DESIRED_DIR, INSTANCE_NAME, QUADLET_DIR, UNIT_DIR, Limits, unit_files
 from .environments import environment_name, environment_of, lock_problems
 from .finding import ERROR, OK, Finding
 from .limits import read_limits
@@ -751,6 +752,7 @@ def _unit(draft: _Draft, desired: Mapping[str, Any], credentials: Sequence[str],
     if "hf_token" in credentials:
         load.append(f"hf_token:{desired['credentials']['hf_token']}")
     unit = {
+        **_unit_files(desired),
         "read_write_paths": [unit_words.path_word(path) for path in desired["writable_paths"]],
         "load_credentials": load,
         "model_mounts": [unit_words.path_word(desired["model"]["path"])] if desired["model"]["local"] else [],
@@ -766,24 +768,27 @@ def _unit(draft: _Draft, desired: Mapping[str, Any], credentials: Sequence[str],
     in_home = any((path + "/").startswith(_HIDDEN_BY_PROTECT_HOME) for path in paths)
     return {
         **unit,
-        "path": f"{UNIT_DIR}/{desired['unit']}",
-        "absent": [f"{QUADLET_DIR}/sglang-{draft.name}.container"],
         "exec_start": unit_words.exec_line(desired["argv"], [server_args.CREDENTIALS_CONFIG] if has_config else []),
         "environment": [unit_words.environment_line(name, value) for name, value in desired["environment"].items()],
         "protect_home": "read-only" if in_home else "true",
     }
 
 
+def _unit_files(desired: Mapping[str, Any]) -> dict[str, Any]:
+    """The file that systemd or podman makes the unit of, and those that another runtime would have."""
+    service = f"{UNIT_DIR}/{desired['unit']}"
+    path = unit_files(desired)[0]
+    if path == service:
+        return {"path": path, "absent": [f"{QUADLET_DIR}/sglang-{desired['instance']}.container"]}
+    # systemd takes a unit of /etc before one that is made of a Quadlet.
+    return {"path": path, "absent": [service, f"{UNIT_DIR}/multi-user.target.wants/{desired['unit']}"]}
+
+
 def _container_unit(desired: Mapping[str, Any]) -> dict[str, Any]:
     stop_s = desired["container"]["stop_timeout_s"] + container_words.STOP_MARGIN_S
-    service = f"{UNIT_DIR}/{desired['unit']}"
-    quadlet = f"{QUADLET_DIR}/{desired['container']['name']}.container"
-    if container_words.is_podman(desired):
-        # systemd takes a unit of /etc before one that is made of a Quadlet.
-        absent = [service, f"{UNIT_DIR}/multi-user.target.wants/{desired['unit']}"]
-        return {"path": quadlet, "absent": absent, "lines": container_words.quadlet_lines(desired), "stop_s": stop_s}
-    line = container_words.docker_line(desired)
-    return {"path": service, "absent": [quadlet], "exec_start": line, "stop_s": stop_s}
+    if desired["runtime"] == PODMAN:
+        return {"lines": container_words.quadlet_lines(desired), "stop_s": stop_s}
+    return {"exec_start": container_words.docker_line(desired), "stop_s": stop_s}
 
 
 def _slice_lines(limits: Mapping[str, int | None]) -> list[str]:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
+# Between two lines of one setting.
+CONTINUED = " \\\n    "
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -29,15 +31,20 @@ def exec_word(word: str, expand: bool = False) -> str:
 
 def exec_line(words: Sequence[str], expand: Sequence[str] = ()) -> str:
     """ExecStart=, one word a line after the first three so that a diff shows which argument changed."""
-    rendered = [exec_word(word, word in expand) for word in words]
-    head, rest = rendered[:3], rendered[3:]
-    lines: list[str] = [" ".join(head)]
-    for raw, word in zip(words[3:], rest):
-        if raw.startswith("--") or len(lines) == 1:
-            lines.append(word)
+    head = " ".join(exec_word(word, word in expand) for word in words[:3])
+    return CONTINUED.join([head, *exec_groups(words[3:], expand)])
+
+
+def exec_groups(words: Sequence[str], expand: Sequence[str] = ()) -> list[str]:
+    """The words with a flag and its values together."""
+    groups: list[str] = []
+    for raw in words:
+        word = exec_word(raw, raw in expand)
+        if raw.startswith("--") or not groups:
+            groups.append(word)
         else:
-            lines[-1] += " " + word
-    return " \\\n    ".join(lines)
+            groups[-1] += " " + word
+    return groups
 
 
 def environment_line(name: str, value: str) -> str:

@@ -12,8 +12,7 @@ from typing import Any
 from .. import container_spec, spec
 from ..image_reference import ImageReference, NotAReference, parse_reference, read_tag
 from .container_declared import ADVISED_SHM
-
-ENGINES = (container_spec.DOCKER, container_spec.PODMAN)
+from .container_readings import ENGINES
 
 
 def in_container(declared: Mapping[str, Any]) -> bool:
