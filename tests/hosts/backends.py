@@ -6,6 +6,7 @@ import abc
 import os
 from typing import TYPE_CHECKING, NoReturn
 
+import network
 from fleet import SUITES, Fleet, FleetError
 
 if TYPE_CHECKING:
@@ -34,17 +35,22 @@ class Backend(abc.ABC):
     def down(self, fleet: Fleet) -> None:
         """Remove every trace of the fleet's name, however little of it exists. Never fails for what is not there."""
 
-    @abc.abstractmethod
     def execute(self, fleet: Fleet, command: Sequence[str]) -> NoReturn:
         """Replace this process by the command, in the network of the fleet."""
+        network.execute(fleet, command)
 
-    @abc.abstractmethod
     def cut(self, fleet: Fleet, host: str) -> None:
         """Cut the host off the network; what runs on it goes on."""
+        self._set_link(fleet, host, "down")
 
-    @abc.abstractmethod
     def join(self, fleet: Fleet, host: str) -> None:
         """Undo `cut`."""
+        self._set_link(fleet, host, "up")
+
+    def _set_link(self, fleet: Fleet, host: str, state: str) -> None:
+        if not self.is_running(fleet, host):
+            raise FleetError(f"host '{host}' of fleet '{fleet.name}' is off")
+        network.ip(fleet, "link", "set", network.port(fleet, host), state)
 
     @abc.abstractmethod
     def kill(self, fleet: Fleet, host: str) -> None:

@@ -14,7 +14,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import backends
 import network
@@ -63,20 +63,6 @@ class Nspawn(backends.Backend):
         for directory in ("propagate", "unix-export"):
             for left in pathlib.Path("/run/systemd/nspawn", directory).glob(f"{network.short(fleet)}-*"):
                 shutil.rmtree(left, ignore_errors=True)
-
-    def execute(self, fleet: Fleet, command: Sequence[str]) -> NoReturn:
-        network.execute(fleet, command)
-
-    def cut(self, fleet: Fleet, host: str) -> None:
-        self._set_link(fleet, host, "down")
-
-    def join(self, fleet: Fleet, host: str) -> None:
-        self._set_link(fleet, host, "up")
-
-    def _set_link(self, fleet: Fleet, host: str, state: str) -> None:
-        if not self.is_running(fleet, host):
-            raise FleetError(f"host '{host}' of fleet '{fleet.name}' is off")
-        network.ip(fleet, "link", "set", network.port(fleet, host), state)
 
     def kill(self, fleet: Fleet, host: str) -> None:
         fleet.host(host)

@@ -15,7 +15,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import backends
 import network
@@ -94,20 +94,6 @@ class Vm(backends.Backend):
         network.kill_all(lambda: network.processes(fleet), wait_s=10)
         network.remove_disks(fleet.disks)
         network.remove_network(fleet)
-
-    def execute(self, fleet: Fleet, command: Sequence[str]) -> NoReturn:
-        network.execute(fleet, command)
-
-    def cut(self, fleet: Fleet, host: str) -> None:
-        self._set_link(fleet, host, "down")
-
-    def join(self, fleet: Fleet, host: str) -> None:
-        self._set_link(fleet, host, "up")
-
-    def _set_link(self, fleet: Fleet, host: str, state: str) -> None:
-        if not self.is_running(fleet, host):
-            raise FleetError(f"host '{host}' of fleet '{fleet.name}' is off")
-        network.ip(fleet, "link", "set", network.port(fleet, host), state)
 
     def kill(self, fleet: Fleet, host: str) -> None:
         fleet.host(host)

@@ -157,6 +157,28 @@ def serves(host: str) -> bool:
     )
 
 
+def shown(host: str, *names: str) -> list[str]:
+    """Properties of the server's unit."""
+    lines = on(host, "systemctl", "show", "sglang-main.service", f"--property={','.join(names)}").splitlines()
+    values = dict(line.split("=", 1) for line in lines)
+    return [values[name] for name in names]
+
+
+def assert_whole(when: str) -> None:
+    """All servers serve, the gateway routes to each of them, and none is locked."""
+    for host in SERVERS:
+        assert serves(host), f"{host} does not serve {when} the test"
+        assert on(host, f"test -e {LOCK}; echo $?") == "1\n", f"{host} is locked {when} the test"
+    everyone = dict.fromkeys(SERVERS.values(), True)
+    wait_until(lambda: workers() == everyone, f"the gateway routes to all of them {when} the test", 30)
+
+
+def registry(*words: str) -> str:
+    """What tests/lab/registry answers to a command and its further words."""
+    command = [str(CHECKOUT / "tests" / "lab" / "registry"), words[0], "--fleet", NAME, *words[1:]]
+    return subprocess.run(command, check=True, timeout=60, capture_output=True, text=True).stdout
+
+
 def record(host: str) -> dict[str, Any]:
     return json.loads(on(host, "cat", "/var/lib/sglang/rollout/instances/main.json"))
 

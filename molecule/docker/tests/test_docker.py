@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from typing import Any
 
 import pytest
 import running_fleet as fleet
-from running_fleet import on, wait_until
+from running_fleet import on, registry, shown, wait_until
 
 UNIT = "sglang-main.service"
 START_S = 240
@@ -34,12 +33,6 @@ def inspected() -> dict[str, Any]:
 
 def desired() -> dict[str, Any]:
     return json.loads(on("h1", "cat", "/etc/sglang/main.json"))
-
-
-def shown(*names: str) -> list[str]:
-    lines = on("h1", "systemctl", "show", UNIT, f"--property={','.join(names)}").splitlines()
-    values = dict(line.split("=", 1) for line in lines)
-    return [values[name] for name in names]
 
 
 def server() -> int:
@@ -71,7 +64,7 @@ def test_docker_waits_for_the_grace_period_and_systemd_longer() -> None:
     grace = desired()["grace"]["period_s"]
     assert inspected()["Config"]["StopTimeout"] == grace
     minutes, seconds = divmod(grace + 30, 60)
-    assert shown("TimeoutStopUSec") == [f"{minutes}min {seconds}s" if seconds else f"{minutes}min"]
+    assert shown("h1", "TimeoutStopUSec") == [f"{minutes}min {seconds}s" if seconds else f"{minutes}min"]
 
 
 def test_the_log_is_in_the_journal_once() -> None:
@@ -103,19 +96,19 @@ def test_a_request_of_2000_tokens_outlives_a_stop() -> None:
     stream = fleet.Stream("h1", 2000)
     on("h1", "systemctl", "stop", UNIT, timeout=300)
     assert stream.answer()["tokens"] == 2000
-    assert shown("ActiveState", "Result", "ExecMainStatus") == ["inactive", "success", "0"]
+    assert shown("h1", "ActiveState", "Result", "ExecMainStatus") == ["inactive", "success", "0"]
     assert on("h1", "docker", "ps", "-aq") == ""
     assert on("h1", "ls", "/run/sglang/credentials") == ""
     on("h1", "systemctl", "start", UNIT)
 
 
 def test_a_restart_of_docker_drains_the_server_and_starts_it_again() -> None:
-    before = shown("InvocationID")
+    before = shown("h1", "InvocationID")
     stream = fleet.Stream("h1", 1500)
     on("h1", "systemctl", "restart", "docker.service", timeout=300)
     assert stream.answer()["tokens"] == 1500
     wait_until(lambda: fleet.serves("h1"), "the server is back", START_S, 1)
-    assert shown("InvocationID") != before
+    assert shown("h1", "InvocationID") != before
 
 
 @full
@@ -125,12 +118,7 @@ def test_a_container_that_lost_its_unit_is_drained_and_replaced() -> None:
     on("h1", "systemctl", "kill", "--kill-whom=main", "--signal=KILL", UNIT)
     assert stream.answer()["tokens"] == 1000
     wait_until(lambda: fleet.serves("h1") and inspected()["Id"] != before, "a new container serves", START_S, 1)
-    assert shown("NRestarts") == ["1"]
-
-
-def registry(*words: str) -> str:
-    command = [str(fleet.CHECKOUT / "tests" / "lab" / "registry"), words[0], "--fleet", fleet.NAME, *words[1:]]
-    return subprocess.run(command, check=True, timeout=60, capture_output=True, text=True).stdout
+    assert shown("h1", "NRestarts") == ["1"]
 
 
 def test_a_tag_that_was_moved_under_its_pin_is_refused() -> None:

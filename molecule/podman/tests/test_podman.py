@@ -9,12 +9,11 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 from typing import Any
 
 import pytest
 import running_fleet as fleet
-from running_fleet import deploy, extra, ledger_of, on, rollout, wait_until
+from running_fleet import deploy, extra, ledger_of, on, registry, rollout, shown, wait_until
 
 UNIT = "sglang-main.service"
 # What a busy machine may take for what takes a tenth of it on a quiet one.
@@ -25,17 +24,9 @@ PLAYBOOK_S = 1500
 @pytest.fixture
 def two_serve():
     """For each test that changes something; those that only look do without."""
-    _assert_whole("before")
+    fleet.assert_whole("before")
     yield
-    _assert_whole("after")
-
-
-def _assert_whole(when: str) -> None:
-    for host in fleet.SERVERS:
-        assert fleet.serves(host), f"{host} does not serve {when} the test"
-        assert on(host, f"test -e {fleet.LOCK}; echo $?") == "1\n", f"{host} is locked {when} the test"
-    everyone = dict.fromkeys(fleet.SERVERS.values(), True)
-    wait_until(lambda: fleet.workers() == everyone, f"the gateway routes to both {when} the test", 30)
+    fleet.assert_whole("after")
 
 
 def inspected(host: str) -> dict[str, Any]:
@@ -55,12 +46,6 @@ def versions() -> list[str]:
     return [version(host) for host in fleet.SERVERS]
 
 
-def shown(host: str, *names: str) -> list[str]:
-    lines = on(host, "systemctl", "show", UNIT, f"--property={','.join(names)}").splitlines()
-    values = dict(line.split("=", 1) for line in lines)
-    return [values[name] for name in names]
-
-
 def comes_back(host: str, before: int) -> None:
     wait_until(lambda: server(host) not in (0, before) and fleet.serves(host), f"{host} serves again", START_S, 1)
 
@@ -70,20 +55,12 @@ def of_tag(tag: str) -> tuple[str, str]:
     return extra(tag=tag)
 
 
-class Registry:
-    def __call__(self, *words: str) -> str:
-        command = [str(fleet.CHECKOUT / "tests" / "lab" / "registry"), words[0], "--fleet", fleet.NAME, *words[1:]]
-        return subprocess.run(command, check=True, timeout=60, capture_output=True, text=True).stdout
-
-    def sent(self) -> int:
-        """Bytes that went over the fleet's bridge from this machine to the hosts."""
-        cache = pathlib.Path(os.environ.get("SGLANG_TEST_CACHE") or "/var/cache/serving-sglang")
-        pid = (cache / "fleets" / fleet.NAME / "registry" / "pid").read_text()
-        (bridge,) = re.findall(r"^\s*br0:(.*)$", pathlib.Path(f"/proc/{pid}/net/dev").read_text(), re.MULTILINE)
-        return int(bridge.split()[8])
-
-
-registry = Registry()
+def sent() -> int:
+    """Bytes that went over the fleet's bridge from this machine to the hosts."""
+    cache = pathlib.Path(os.environ.get("SGLANG_TEST_CACHE") or "/var/cache/serving-sglang")
+    pid = (cache / "fleets" / fleet.NAME / "registry" / "pid").read_text()
+    (bridge,) = re.findall(r"^\s*br0:(.*)$", pathlib.Path(f"/proc/{pid}/net/dev").read_text(), re.MULTILINE)
+    return int(bridge.split()[8])
 
 
 # --- what an instance is --------------------------------------------------------------------------------------------
@@ -189,9 +166,9 @@ def test_the_services_of_podman_may_be_restarted() -> None:
 @pytest.mark.usefixtures("two_serve")
 def test_a_pull_that_is_cut_off_and_a_moved_tag_touch_nothing() -> None:
     before, declared = {host: server(host) for host in fleet.SERVERS}, on("h1", "cat", "/etc/sglang/main.json")
-    begun = registry.sent()
+    begun = sent()
     deploying = fleet.Playbook("deploy", *of_tag("v0.5.23"), log="cut-off-pull")
-    wait_until(lambda: registry.sent() - begun > 20 << 20, "the pull is on its way", START_S, 0.005)
+    wait_until(lambda: sent() - begun > 20 << 20, "the pull is on its way", START_S, 0.005)
     registry("stop")
     try:
         said = deploying.fails(PLAYBOOK_S)

@@ -20,17 +20,9 @@ TIMES = 3 if os.environ.get("SGLANG_TEST_FULL") == "1" else 1
 @pytest.fixture(autouse=True)
 def _three_serve():
     """Every test begins and ends with three servers that serve, all of them in the gateway, and no lock."""
-    _assert_whole("before")
+    fleet.assert_whole("before")
     yield
-    _assert_whole("after")
-
-
-def _assert_whole(when: str) -> None:
-    for host in fleet.SERVERS:
-        assert fleet.serves(host), f"{host} does not serve {when} the test"
-        assert on(host, f"test -e {fleet.LOCK}; echo $?") == "1\n", f"{host} is locked {when} the test"
-    everyone = dict.fromkeys(fleet.SERVERS.values(), True)
-    wait_until(lambda: fleet.workers() == everyone, f"the gateway routes to all three {when} the test", 30)
+    fleet.assert_whole("after")
 
 
 def test_the_gateway_does_not_retry():
