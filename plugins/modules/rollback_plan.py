@@ -22,6 +22,7 @@ author:
 extends_documentation_fragment:
   - serving.sglang.attributes
   - serving.sglang.attributes.actiongroup_sglang
+  - serving.sglang.rollout_fleet
 attributes:
   check_mode:
     support: full
@@ -31,31 +32,6 @@ attributes:
   idempotent:
     support: full
 options:
-  hosts:
-    description:
-      - The hosts of the fleet, by inventory name.
-    type: list
-    elements: str
-    required: true
-  readings:
-    description:
-      - The result of M(serving.sglang.rollout_info) for each of O(hosts), in that order.
-      - An unreachable host is refused.
-    type: list
-    elements: dict
-    required: true
-  gateways:
-    description:
-      - The gateways in front of the fleet, by inventory name.
-    type: list
-    elements: str
-    default: []
-  gateway_readings:
-    description:
-      - The result of M(serving.sglang.gateway_info) for each of O(gateways), in that order.
-    type: list
-    elements: dict
-    default: []
   replicas:
     description:
       - Only these replicas are brought back. One that has no previous state is refused then.
@@ -72,37 +48,6 @@ options:
   undo:
     description:
       - Take a rollback back. Only replicas that one has brought back return to what it has put aside.
-    type: bool
-    default: false
-  max_unavailable:
-    description:
-      - As in M(serving.sglang.rollout_plan).
-    type: str
-    default: "1"
-  min_serving:
-    description:
-      - As in M(serving.sglang.rollout_plan).
-    type: int
-    default: 1
-  accept_not_serving:
-    description:
-      - Replicas that may be out of service when it begins. Those that are brought back always may.
-    type: list
-    elements: str
-    default: []
-  continue_unfinished:
-    description:
-      - As in M(serving.sglang.rollout_plan).
-    type: bool
-    default: true
-  lock_stale_s:
-    description:
-      - As in M(serving.sglang.rollout_plan).
-    type: float
-    default: 120.0
-  plan_only:
-    description:
-      - Show the plan and go no further.
     type: bool
     default: false
 seealso:

@@ -20,6 +20,7 @@ author:
 extends_documentation_fragment:
   - serving.sglang.attributes
   - serving.sglang.attributes.actiongroup_sglang
+  - serving.sglang.rollout_fleet
 attributes:
   check_mode:
     support: full
@@ -30,41 +31,6 @@ attributes:
     support: none
     details: A new run gets a new name each time.
 options:
-  hosts:
-    description:
-      - The hosts of the fleet, by inventory name.
-    type: list
-    elements: str
-    required: true
-  readings:
-    description:
-      - The result of M(serving.sglang.rollout_info) for each of O(hosts), in that order.
-      - An unreachable host is refused.
-    type: list
-    elements: dict
-    required: true
-  gateways:
-    description:
-      - The gateways in front of the fleet, by inventory name.
-    type: list
-    elements: str
-    default: []
-  gateway_readings:
-    description:
-      - The result of M(serving.sglang.gateway_info) for each of O(gateways), in that order.
-    type: list
-    elements: dict
-    default: []
-  max_unavailable:
-    description:
-      - Replicas that may be away at once, a count or a percentage of the fleet (rounded down, at least one).
-    type: str
-    default: "1"
-  min_serving:
-    description:
-      - Replicas that must be left serving while a wave is away.
-    type: int
-    default: 1
   replicas:
     description:
       - Only these replicas are restarted. Empty means all.
@@ -82,17 +48,6 @@ options:
       - Only replicas whose restart is pending are restarted.
     type: bool
     default: false
-  accept_not_serving:
-    description:
-      - Replicas that may be out of service when the rollout begins.
-    type: list
-    elements: str
-    default: []
-  continue_unfinished:
-    description:
-      - Continue a run that was not finished, and leave alone what it had done already.
-    type: bool
-    default: true
   by_host:
     description:
       - Keep all replicas of a host in one wave, as maintenance of the host needs it.
@@ -105,21 +60,11 @@ options:
     type: str
     choices: [stop, rollback]
     default: stop
-  lock_stale_s:
-    description:
-      - Seconds without a sign of life after which the lock of another rollout is stale.
-    type: float
-    default: 120.0
   ledger_dir:
     description:
       - Directory on the controller for the ledgers.
     type: path
     required: true
-  plan_only:
-    description:
-      - Show the plan and begin no ledger.
-    type: bool
-    default: false
 seealso:
   - module: serving.sglang.rollout_info
 """
