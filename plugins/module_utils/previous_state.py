@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from . import desired_state, served_states, systemd, whole_file
+from . import desired_state, engine_images, served_states, systemd, whole_file
 from .errors import EngineError
 
 SCHEMA = 1
@@ -406,16 +406,13 @@ def refuse_missing(desired: Mapping[str, Any]) -> None:
     )
     container = desired.get("container")
     if isinstance(container, Mapping):
-        engine, image = str(container.get("engine")), str(container.get("run_image"))
-        words = [engine, "image", "exists", image] if engine == "podman" else [engine, "image", "inspect", image]
-        try:
-            systemd.run(words, timeout_s=60.0)
-        except EngineError as error:
+        engine = str(container.get("engine"))
+        if engine_images.Engine(engine).image(str(container.get("run_image"))) is None:
             raise EngineError(
                 "image_gone",
-                f"The image {container.get('image')} of the previous state ({version}) is not in {engine}'s store "
-                f"({error.msg}). {way_out}",
-            ) from error
+                f"The image {container.get('image')} of the previous state ({version}) is not in {engine}'s store. "
+                f"{way_out}",
+            )
         return
     python = str((desired.get("argv") or [""])[0])
     root, name = os.path.split(os.path.dirname(os.path.dirname(python)))

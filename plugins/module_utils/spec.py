@@ -106,7 +106,8 @@ class Host:
     `cuda_homes` has the toolkit of the environments that have one of their own, by the name of the environment.
     `engines` says of each container engine what its units depend on: `cgroup_driver` and whether it knows the cards by
     `cdi`. `user` is the service user as UID:GID, which a container needs as numbers. `locks` has what was read of each
-    declared lock, by its path as it is declared.
+    declared lock, by its path as it is declared. `upgrade`: the declared versions are a release that is asked about,
+    so the tags of the declared images need not say it.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Host:
     engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     user: str = ""
     locks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    upgrade: bool = False
 
 
 @dataclass(frozen=True)
@@ -255,7 +257,7 @@ def _draft(position: int, declared: Mapping[str, Any], defaults: Mapping[str, An
 def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) -> Resolved | None:
     declared = draft.declared
     _check_name(draft)
-    version = _check_version(draft)
+    version = _check_version(draft, host)
     lock = _check_lock(draft, version, host)
     model = _check_model(draft)
     _check_port(draft)
@@ -375,12 +377,12 @@ def _check_name(draft: _Draft) -> None:
         )
 
 
-def _check_version(draft: _Draft) -> str | None:
+def _check_version(draft: _Draft, host: Host) -> str | None:
     runtime = draft.declared.get("runtime", "native")
     if runtime not in RUNTIMES:
         draft.wrong(f"runtime '{runtime}' is unknown: there are {', '.join(RUNTIMES)}")
     elif runtime != "native":
-        return _version_of_image(draft)
+        return _version_of_image(draft, host)
     else:
         foreign = container_spec.foreign_options(draft.own)
         if foreign:
@@ -405,14 +407,14 @@ def _plain_version(draft: _Draft) -> str | None:
     return version
 
 
-def _version_of_image(draft: _Draft) -> str | None:
+def _version_of_image(draft: _Draft, host: Host) -> str | None:
     """The release that the image's tag says. Where a version is declared too, they are the same."""
     draft.container = container_spec.read(draft.declared)
     for text in draft.container.problems:
         draft.wrong(text)
     declared = _plain_version(draft) if draft.declared.get("version") else None
     release = draft.container.release
-    if declared and release and declared != release and not draft.declared.get("upgrade"):
+    if declared and release and declared != release and not host.upgrade:
         draft.wrong(
             f"version {declared} is declared, and the tag of the image says {release}. Leave version out, or correct "
             "one of them"

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -128,6 +128,8 @@ def read_declaration(
     if not instances:
         read.add(NOTHING_DECLARED.found("no instance is declared for the host", "sglang_server_instances is empty"))
         return read
+    if upgrade_to:
+        host = replace(host, upgrade=True)
     shared, wrong_defaults, wrong_keys = _typed(defaults, shared_options(), validate)
     for text in wrong_defaults:
         read.add(REFUSED.found(f"what holds for all instances: {text}", "sglang_server_* of the host"))
@@ -143,7 +145,7 @@ def read_declaration(
             typed.get("version") or shared.get("version") or ""
         )
         # Neither the image nor the lock of another release is known yet.
-        typed = {**typed, "version": upgrade_to, "upgrade": True, "lock": ""} if upgrade_to else typed
+        typed = {**typed, "version": upgrade_to, "lock": ""} if upgrade_to else typed
         for text in wrong_here:
             read.add(REFUSED.found(text, f"sglang_server_instances, '{name}'"), name)
         # What was left out is missing then, which is nothing more that is wrong.
@@ -297,7 +299,7 @@ def _as_area(
         "mem_fraction": merged.get("mem_fraction"),
         "memory": merged.get("memory") or {},
         "desired": desired,
-        **container_part({**merged, "name": name}, desired),
+        **container_part({**merged, "name": name}, desired, host.upgrade),
     }
 
 

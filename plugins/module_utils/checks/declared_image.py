@@ -33,10 +33,12 @@ def release_of_image(declared: Mapping[str, Any]) -> str:
     return read_tag(reference.tag).release if reference else ""
 
 
-def container_part(declared: Mapping[str, Any], desired: Mapping[str, Any] | None) -> dict[str, Any]:
+def container_part(
+    declared: Mapping[str, Any], desired: Mapping[str, Any] | None, upgrade: bool = False
+) -> dict[str, Any]:
     """What the areas are told of the container, as the role runs it: the image's own entry point does not count.
 
-    `upgrade` in the declaration: the image of the release that is asked about is not known yet, only its name.
+    `upgrade`: the image of the release that is asked about is not known yet, only its name.
     """
     if not in_container(declared):
         return {}
@@ -44,7 +46,7 @@ def container_part(declared: Mapping[str, Any], desired: Mapping[str, Any] | Non
     container = (desired or {}).get("container") or {}
     image = str(declared.get("image") or "")
     reference = reference_of(image)
-    if declared.get("upgrade") and reference:
+    if upgrade and reference:
         image = f"{reference.name}:v{declared.get('version')}"
     declared_mounts = [mount.as_dict() for mount in found.mounts]
     size = declared.get("shm_size") or (None if found.ipc == "host" else ADVISED_SHM)

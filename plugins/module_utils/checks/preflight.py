@@ -79,7 +79,13 @@ def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict
     locks = {} if release else locks_by_path(params.get("locks"))
     homes = _cuda_homes(params, release, locks)
     gpus, wrong_gpus = _gpus(params.get("gpus"), validate)
-    host = spec.Host(name, str(params.get("address") or name), gpus, homes, locks)
+    host = spec.Host(
+        name=name,
+        address=str(params.get("address") or name),
+        gpus=gpus,
+        cuda_homes=homes,
+        locks=locks,
+    )
     problem = str(params.get("declaration_problem") or "")
     try:
         if problem:

@@ -10,6 +10,8 @@ import threading
 import time
 from typing import Any
 
+import pytest
+
 from ansible_collections.serving.sglang.plugins.module_utils.checks import preflight
 
 FINE = {"id": "a.b", "severity": "ok", "summary": "", "evidence": "", "fix": ""}
@@ -80,3 +82,17 @@ def test_declarations_that_could_not_be_evaluated_are_said(monkeypatch) -> None:
     (one,) = found["declaration_findings"]
     assert (one["severity"], one["evidence"]) == ("error", "'rack' is undefined")
     assert found["instances"] == []
+
+
+LOCK = {"path": "locks/0.5.22.txt", "version": "0.5.22", "sha256": "ab" * 32, "problems": []}
+
+
+@pytest.mark.parametrize(("locks", "said"), [([LOCK], []), ([], ["lock locks/0.5.22.txt was not read"])])
+def test_a_declared_lock_is_looked_for_among_those_that_were_read(monkeypatch, locks: Any, said: list[str]) -> None:
+    monkeypatch.setattr(preflight, "look", lambda params: params)
+    instance = {"name": "main", "model": "Qwen/Qwen3-8B", "port": 30000, "lock": LOCK["path"]}
+    params = {"instances": [instance], "defaults": {"version": "0.5.22"}, "locks": locks, "host_name": "h1"}
+    found = preflight.preflight(params, lambda options, values: (values, []))
+    texts = [one["summary"] for one in found["declaration_findings"]]
+    assert [text for text in texts if "lock" in text] == said
+    assert ("0.5.22-abababab/" in found["instances"][0]["python"]) == (not said)
