@@ -74,7 +74,32 @@ _OURS = {
     "--log-driver": "the journal has the log",
     "--workdir": "it is the directory of the instance",
     "-w": "it is the directory of the instance",
+    "--pid": "the server is found as the first process of its own process namespace",
+    "--uidmap": "the server runs as the user sglang, as caches and models expect",
+    "--gidmap": "the server runs as the user sglang, as caches and models expect",
+    "--subuidname": "the server runs as the user sglang, as caches and models expect",
+    "--subgidname": "the server runs as the user sglang, as caches and models expect",
+    "--cap-drop": "all capabilities are dropped",
+    "--pids-limit": "the limits of the instance stand on its slice",
+    "--device-cgroup-rule": "it would open devices that nobody named; give each, as --device=/dev/infiniband/uverbs0",
 }
+# Options whose name begins so, and why none of them is taken.
+_OURS_BY_PREFIX = {
+    "--health-": "a probe that the engine acts on ends the busiest server; gateways and the status playbook ask it",
+}
+# Values that would take away what keeps the server from the host, by their option, and the way out.
+_UNSAFE = (
+    ("--cap-add", r"(?i)(.*,)?(cap_)?all(,.*)?", "it is nearly --privileged. Name the capability that is needed, as SYS_NICE"),
+    ("--cap-add", r"(?i)(.*,)?(cap_)?sys_admin(,.*)?", "it is nearly --privileged. Name a smaller one, as SYS_NICE or IPC_LOCK"),
+    (
+        "--security-opt",
+        r"seccomp[=:]unconfined",
+        "every call of the kernel would be open. Give a profile with the calls it needs, as seccomp=/etc/sglang/x.json",
+    ),
+    ("--security-opt", r"no-new-privileges[=:]false", "the server needs no program that gains privileges"),
+    ("--security-opt", r"(systempaths|unmask)[=:].*", "the host's kernel would be open to the server"),
+    ("--userns", r"(?!host$).*", "the server runs as the user sglang, as caches and models expect. Only host is that"),
+)
 # Arguments of SGLang that name a file or a folder which the server reads.
 _READ_ARGUMENTS = (
     "chat-template",
@@ -234,8 +259,10 @@ def _read_engine_arguments(found: Declared, words: Sequence[Any]) -> None:
                 f"engine_arguments: '{word}' is no option. Write each as one word with its value, as "
                 "--device=/dev/infiniband"
             )
-        elif name in _OURS:
-            found.problems.append(f"engine_arguments: {name} is refused: {_OURS[name]}")
+        elif why := _why_ours(name):
+            found.problems.append(f"engine_arguments: {name} is refused: {why}")
+        elif why := _why_unsafe(word):
+            found.problems.append(f"engine_arguments: '{word}' is refused: {why}")
         elif not word.startswith("--"):
             # `-u0` and `-it` are several words in one, which only the engine can tell apart.
             found.problems.append(
@@ -244,6 +271,19 @@ def _read_engine_arguments(found: Declared, words: Sequence[Any]) -> None:
             )
         else:
             found.engine_arguments.append(word)
+
+
+def _why_ours(name: str) -> str:
+    """Why an option is not for engine_arguments; empty where it is."""
+    if name in _OURS:
+        return _OURS[name]
+    return next((why for prefix, why in _OURS_BY_PREFIX.items() if name.startswith(prefix)), "")
+
+
+def _why_unsafe(word: str) -> str:
+    """Why an option is refused with this value; empty where it is taken."""
+    name, _equals, value = word.partition("=")
+    return next((why for option, unsafe, why in _UNSAFE if name == option and re.fullmatch(unsafe, value)), "")
 
 
 # --- what the container sees ----------------------------------------------------------------------------------------

@@ -127,12 +127,27 @@ def test_the_environment_is_that_of_a_native_server_but_for_what_the_image_has_i
         ({"engine_arguments": ["--"]}, "-- is refused"),
         ({"engine_arguments": ["--cgroup-parent=/x"]}, "--cgroup-parent is refused"),
         ({"engine_arguments": ["--device", "/dev/x"]}, "'/dev/x' is no option"),
+        ({"engine_arguments": ["--pid=host"]}, "--pid is refused: the server is found as the first process"),
+        ({"engine_arguments": ["--health-cmd=curl :30000/health"]}, "--health-cmd is refused: a probe"),
+        ({"engine_arguments": ["--health-on-failure=kill"]}, "--health-on-failure is refused: a probe"),
+        ({"engine_arguments": ["--cap-add=ALL"]}, "'--cap-add=ALL' is refused: it is nearly --privileged"),
+        ({"engine_arguments": ["--cap-add=SYS_NICE,cap_sys_admin"]}, "is refused: it is nearly --privileged"),
+        ({"engine_arguments": ["--security-opt=seccomp=unconfined"]}, "Give a profile with the calls it needs"),
+        ({"engine_arguments": ["--security-opt=seccomp:unconfined"]}, "Give a profile with the calls it needs"),
+        ({"engine_arguments": ["--security-opt=no-new-privileges=false"]}, "no program that gains privileges"),
+        ({"engine_arguments": ["--security-opt=unmask=ALL"]}, "the host's kernel would be open"),
+        ({"engine_arguments": ["--userns=keep-id"]}, "'--userns=keep-id' is refused: the server runs as the user"),
     ],
 )
 def test_refused(changes: dict[str, Any], said: str) -> None:
     problems = resolve(**changes).problems
     assert len(problems) == 1, problems
     assert said in problems[0]
+
+
+def test_what_narrows_or_names_one_thing_is_taken() -> None:
+    words = ["--cap-add=SYS_NICE", "--security-opt=seccomp=/etc/x.json", "--userns=host", "--device=/dev/infiniband"]
+    assert one(engine_arguments=words)["container"]["engine_arguments"] == words
 
 
 def test_a_size_of_shared_memory_is_not_given_beside_that_of_the_host() -> None:
