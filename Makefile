@@ -25,11 +25,11 @@ setup-dev: ## Make the developer's environment only (Python, Ansible, linters)
 
 .PHONY: test
 test: ## Run every check and test that a change must pass
-	@tests/dev/steps setup unit lint+types+sanity suites
+	@tests/dev/steps setup-dev setup,unit lint+types+sanity suites
 
 .PHONY: test-full
 test-full: ## As test, with the tests that take long, and the other ansible-core releases
-	@SGLANG_TEST_FULL=1 tests/dev/steps setup unit lint+types+sanity+ansible-versions suites
+	@SGLANG_TEST_FULL=1 tests/dev/steps setup-dev setup,unit lint+types+sanity+ansible-versions suites
 
 .PHONY: build
 build: setup-dev ## Build the archive that Galaxy takes, into .build/
