@@ -89,8 +89,16 @@ _OURS_BY_PREFIX = {
 }
 # Values that would take away what keeps the server from the host, by their option, and the way out.
 _UNSAFE = (
-    ("--cap-add", r"(?i)(.*,)?(cap_)?all(,.*)?", "it is nearly --privileged. Name the capability that is needed, as SYS_NICE"),
-    ("--cap-add", r"(?i)(.*,)?(cap_)?sys_admin(,.*)?", "it is nearly --privileged. Name a smaller one, as SYS_NICE or IPC_LOCK"),
+    (
+        "--cap-add",
+        r"(?i)(.*,)?(cap_)?all(,.*)?",
+        "it is nearly --privileged. Name the capability that is needed, as SYS_NICE",
+    ),
+    (
+        "--cap-add",
+        r"(?i)(.*,)?(cap_)?sys_admin(,.*)?",
+        "it is nearly --privileged. Name a smaller one, as SYS_NICE or IPC_LOCK",
+    ),
     (
         "--security-opt",
         r"seccomp[=:]unconfined",

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-# Hosts with a kernel of their own are slow, and made ready for the full run only; podman has the longest list.
-LONG = ("cgroup_v2", "podman")
+# Hosts with a kernel of their own are slow, and made ready for the full run only.
+LONG = ("cgroup_v2",)
 SCENARIOS = [
     pytest.param(name, marks=[pytest.mark.full] if name in LONG else [])
     for name in sorted(path.parent.name for path in CHECKOUT.glob("molecule/*/molecule.yml"))

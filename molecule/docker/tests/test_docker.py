@@ -6,7 +6,6 @@ The tests build on each other's server, not on each other's results: each one le
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from running_fleet import on, registry, shown, wait_until
 
 UNIT = "sglang-main.service"
 START_S = 240
-full = pytest.mark.skipif(os.environ.get("SGLANG_TEST_FULL") != "1", reason="takes long; `make test-full` runs it")
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +109,7 @@ def test_a_restart_of_docker_drains_the_server_and_starts_it_again() -> None:
     assert shown("h1", "InvocationID") != before
 
 
-@full
+@fleet.full
 def test_a_container_that_lost_its_unit_is_drained_and_replaced() -> None:
     before = inspected()["Id"]
     stream = fleet.Stream("h1", 1000)
@@ -135,7 +133,7 @@ def test_a_tag_that_was_moved_under_its_pin_is_refused() -> None:
     assert desired() == before
 
 
-@full
+@fleet.full
 def test_the_host_is_rebooted() -> None:
     before = server()
     stream = fleet.Stream("h1", 1000)

@@ -163,6 +163,8 @@ def test_the_services_of_podman_may_be_restarted() -> None:
 # --- upgrades -------------------------------------------------------------------------------------------------------
 
 
+# tests/integration/test_prefetch.py has both of a module; here it is what a whole deployment leaves.
+@fleet.full
 @pytest.mark.usefixtures("two_serve")
 def test_a_pull_that_is_cut_off_and_a_moved_tag_touch_nothing() -> None:
     before, declared = {host: server(host) for host in fleet.SERVERS}, on("h1", "cat", "/etc/sglang/main.json")
@@ -227,8 +229,13 @@ def test_an_image_that_cannot_start_is_returned_from_and_the_other_server_goes_o
     assert failed["detail"]["rolled_back"]
     assert (last["step"], last["ok"], last["host"]) == ("rejoin", True, "gw")
 
-    # The other one still runs what it ran: its files come back, and it is not restarted.
+
+@fleet.full
+@pytest.mark.usefixtures("two_serve")
+def test_what_still_runs_gets_its_files_back_and_is_not_restarted() -> None:
+    before = server("h2")
+    assert "broken" in on("h2", "cat", "/etc/sglang/main.json")
     fleet.Playbook("rollback", log="rollback").succeeds(PLAYBOOK_S)
-    assert server("h2") == before["h2"]
+    assert server("h2") == before
     assert "broken" not in on("h2", "cat", "/etc/sglang/main.json", "/etc/containers/systemd/sglang-main.container")
     deploy(*of_tag("v0.5.23"), log="as-declared")
