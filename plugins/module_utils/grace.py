@@ -19,6 +19,8 @@ from typing import Any
 from .releases import Release
 
 MARGIN_S = 30
+LONGEST_GRACE_S = 24 * 3600
+"""A million tokens at 20 tokens/s are 14 h. What is longer is a unit that was mistaken, as tokens for milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,22 @@ def times(load: Load, release: Release) -> Times:
         answer_s=answer_s,
         tail_s=release.tail_s,
         notes=notes,
+    )
+
+
+def endless(load: Load, release: Release) -> str | None:
+    """Why the grace period is no limit any more; None when it is one."""
+    try:
+        found = times(load, release)
+    except OverflowError:
+        return f"output_cap_tokens is {load.output_cap_tokens}, which no server can make in any time. Correct it"
+    if found.grace_period_s <= LONGEST_GRACE_S:
+        return None
+    return (
+        f"the grace period is {found.grace_period_s / 3600:,.0f} h, and it is at most {LONGEST_GRACE_S // 3600} h: so "
+        "long a server that hangs would keep its host from shutting down. Lower output_cap_tokens, which the server "
+        "enforces, correct slowest_tokens_per_s, or bound the queue with max-queued-requests. "
+        f"It is {found.grace_arithmetic}"
     )
 
 

@@ -558,7 +558,12 @@ def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
     if refusal:
         draft.wrong(refusal)
         return None
-    times = grace.times(grace.Load(int(cap or 0), float(rate or 0), running, waiting, declared["margin_s"]), release)
+    load = grace.Load(int(cap or 0), float(rate or 0), running, waiting, declared["margin_s"])
+    endless = grace.endless(load, release)
+    if endless:
+        draft.wrong(endless)
+        return None
+    times = grace.times(load, release)
     for note in times.notes:
         draft.doubtful(note)
     return times

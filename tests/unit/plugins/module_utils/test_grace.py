@@ -104,3 +104,18 @@ def test_without_a_cap_the_refusal_shows_what_to_set_and_why() -> None:
     both = grace.refusal(0, None, RELEASE)
     assert both is not None
     assert both.startswith("output_cap_tokens and slowest_tokens_per_s not set")
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        (grace.Load(1_000_000, 20.0, running_at_once=16, waiting=0), None),
+        (grace.Load(86_290, 1.0, running_at_once=16, waiting=0), None),
+        (grace.Load(86_291, 1.0, running_at_once=16, waiting=0), "the grace period is 24 h, and it is at most 24 h"),
+        (grace.Load(4096, 0.001, running_at_once=16, waiting=0), "the grace period is 1,138 h, and it is at most 24 h"),
+        (grace.Load(10**400, 30.0, running_at_once=16, waiting=0), "which no server can make in any time"),
+    ],
+)
+def test_a_grace_period_that_is_no_limit_is_refused(load: grace.Load, said: str | None) -> None:
+    found = grace.endless(load, RELEASE)
+    assert found == said or (said and found and said in found)
