@@ -149,7 +149,8 @@ def moved_under(reference: ImageReference, before: str, present: Present, source
         f"the tag {reference.tagged} was moved under its pin: pinned is {before}, and {where} it is {present.digest} "
         f"now{made}. Nothing was changed. Next step: find out who moved it, since a release's tag should stay, or "
         "whether the digest was mistyped. Then take the new image with refresh: true, and roll it out as an upgrade; "
-        f"or give the pinned one a tag of your own before the registry deletes it: {reference.pinned(before).by_digest}",
+        "or give the pinned one a tag of your own before the registry deletes it: "
+        f"{reference.pinned(before).by_digest}",
         **facts,
     )
 
