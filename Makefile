@@ -23,13 +23,16 @@ setup: setup-dev ## Make everything that the other targets need; does nothing wh
 setup-dev: ## Make the developer's environment only (Python, Ansible, linters)
 	@tests/dev/bootstrap
 
+# Two lanes with real servers at a time: each leaves half of two cores alone while it waits.
+LANES := scenario-rollout+servers+scenario-docker,hosts+scenario-podman+scenario-default
+
 .PHONY: test
 test: ## Run every check and test that a change must pass
-	@tests/dev/steps setup-dev setup,unit lint+types+sanity suites
+	@tests/dev/steps setup-dev setup,unit lint+types+sanity $(LANES)
 
 .PHONY: test-full
 test-full: ## As test, with the tests that take long, and the other ansible-core releases
-	@SGLANG_TEST_FULL=1 tests/dev/steps setup-dev setup,unit lint+types+sanity+ansible-versions suites
+	@SGLANG_TEST_FULL=1 tests/dev/steps setup-dev setup,unit lint+types+sanity+ansible-versions $(LANES) scenario-cgroup_v2
 
 .PHONY: build
 build: setup-dev ## Build the archive that Galaxy takes, into .build/

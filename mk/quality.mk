@@ -50,19 +50,23 @@ unit: setup-dev ## Run the unit tests
 sanity: setup-dev ## Run ansible-test's sanity tests on the archive that would be published
 	tests/dev/sanity
 
-.PHONY: integration
-integration: setup ## Run the tests of the test hosts, and those against a real SGLang
-	$(RUN) pytest -v --durations=15 --junit-xml=$(RESULTS)/integration.xml tests/hosts tests/integration
+SERVER_TESTS := $(addprefix tests/integration/test_,gateway.py gateway_role.py rollback.py server_lifecycle.py)
+HOST_TESTS := tests/hosts $(filter-out $(SERVER_TESTS),$(wildcard tests/integration/test_*.py))
+SCENARIOS := $(patsubst molecule/%/molecule.yml,scenario-%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: molecule
-molecule: setup ## Run the Molecule scenarios on test hosts (one of them: make molecule SCENARIO=default)
-	$(RUN) pytest -v --durations=0 --junit-xml=$(RESULTS)/molecule.xml $(if $(SCENARIO),-k 'scenario[$(SCENARIO)]') tests/molecule
+.PHONY: hosts
+hosts: setup ## Run the tests of the test hosts, and of what works on them without a server
+	SGLANG_TEST_FLEET=integration-hosts $(RUN) pytest -v --durations=15 --junit-xml=$(RESULTS)/hosts.xml $(HOST_TESTS)
 
-# The two above as one run, so that one summary closes `make test`. One after the other: drains are timed by how fast
-# real servers answer, and beside each other they would not.
-.PHONY: suites
-suites: setup
-	$(RUN) pytest -v --durations=20 --junit-xml=$(RESULTS)/suites.xml tests/hosts tests/integration tests/molecule
+.PHONY: servers
+servers: setup ## Run the tests against a real SGLang and a real gateway
+	$(RUN) pytest -v --durations=15 --junit-xml=$(RESULTS)/servers.xml $(SERVER_TESTS)
+
+.PHONY: molecule $(SCENARIOS)
+molecule: $(SCENARIOS) ## Run the Molecule scenarios on test hosts (one of them: make scenario-default)
+
+$(SCENARIOS): setup
+	$(RUN) pytest -v --junit-xml=$(RESULTS)/$@.xml -k 'scenario[$(@:scenario-%=%)]' tests/molecule
 
 .PHONY: ansible-versions
 ansible-versions: setup-dev ## Load every plugin and playbook with the other supported ansible-core releases

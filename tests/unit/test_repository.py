@@ -178,3 +178,21 @@ def test_every_executable_says_what_runs_it() -> None:
         if has_shebang != (mode == "100755"):
             wrong.append(f"{name} has mode {mode}")
     assert not wrong
+
+
+def steps_of(target: str) -> set[str]:
+    """The targets that a target runs, as make expands it."""
+    words = subprocess.run(["make", "-n", target], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    return set(re.split(r"[\s,+]+", words.partition("tests/dev/steps ")[2]))
+
+
+def test_every_scenario_and_every_test_file_is_run() -> None:
+    scenarios = {f"scenario-{path.parent.name}" for path in CHECKOUT.glob("molecule/*/molecule.yml")}
+    assert scenarios <= steps_of("test-full")
+    assert scenarios - steps_of("test") == {"scenario-cgroup_v2"}
+    lines = [
+        subprocess.run(["make", "-n", target], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+        for target in ("hosts", "servers")
+    ]
+    for path in sorted(CHECKOUT.glob("tests/integration/test_*.py")):
+        assert sum(path.relative_to(CHECKOUT).as_posix() in line for line in lines) == 1, path.name
