@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ HOSTS = CHECKOUT / "tests" / "hosts" / "hosts"
 STATE = Path(os.environ.get("SGLANG_TEST_STATE", "/run/serving-sglang-lab"))
 WITH, WITHOUT = "preflight-engines", "preflight-none"
 IMAGE = f"registry.example.com/sglang:v0.5.22@sha256:{'1' * 64}"
+RUNTIMES = ("podman", "docker")
 SIZES = {"max-running-requests": 16, "max-queued-requests": 16}
 ON_CPU = {"device": "cpu", "max-total-tokens": 65536, **SIZES}
 
@@ -42,15 +43,30 @@ def fleets() -> Iterator[None]:
         subprocess.run([HOSTS, "down", "--fleet", fleet], check=True, stdout=sys.stderr)
 
 
-def look(folder: Path, *instances: dict[str, Any], fleet: str = WITH, **variables: Any) -> dict[str, dict[str, Any]]:
-    """What is found that is not fine, by its id. A reading that is late on a busy machine is asked for again."""
+def look(folder: Path, *instances: dict[str, Any], fleet: str = WITH) -> dict[str, dict[str, Any]]:
+    """What is found that is not fine, by its id."""
+    return {one["id"]: one for one in findings(folder, instances, fleet)}
+
+
+def look_by_instance(
+    folder: Path, *instances: dict[str, Any], fleet: str = WITH
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """The same for each instance; what is said of the host counts for all of them."""
+    found = findings(folder, instances, fleet)
+    return {
+        each["name"]: {one["id"]: one for one in found if one.get("instance") in (None, "", each["name"])}
+        for each in instances
+    }
+
+
+def findings(folder: Path, instances: Sequence[dict[str, Any]], fleet: str) -> list[dict[str, Any]]:
+    """What is found that is not fine. A reading that is late on a busy machine is asked for again."""
     report = folder / "preflight.json"
     given = {
         "sglang_server_output_cap_tokens": 2500,
         "sglang_server_slowest_tokens_per_s": 50,
         "sglang_server_instances": list(instances),
         "sglang_preflight_json": str(report),
-        **variables,
     }
     command = [HOSTS, "exec", "--fleet", fleet, "--", CHECKOUT / "tests" / "dev" / "run", "ansible-playbook"]
     command += ["--inventory", STATE / fleet / "inventory.yml", "-e", json.dumps(given), "serving.sglang.preflight"]
@@ -60,17 +76,21 @@ def look(folder: Path, *instances: dict[str, Any], fleet: str = WITH, **variable
         assert report.exists(), done.stdout + done.stderr
         if "limit" not in done.stdout and "did not end within" not in done.stdout:
             break
-    findings = json.loads(report.read_text())["hosts"]["h1"]["findings"]
-    return {one["id"]: one for one in findings if one["severity"] != "ok"}
+    found = json.loads(report.read_text())["hosts"]["h1"]["findings"]
+    return [one for one in found if one["severity"] != "ok"]
 
 
 def shell(script: str) -> None:
     subprocess.run([HOSTS, "ssh", "--fleet", WITH, "h1", script], check=True, capture_output=True, timeout=120)
 
 
-@pytest.mark.parametrize("runtime", ["podman", "docker"])
-def test_an_instance_on_the_processor_needs_an_engine_and_no_cards(tmp_path: Path, runtime: str) -> None:
-    found = look(tmp_path, instance(runtime, arguments=ON_CPU))
+def both(**more: Any) -> list[dict[str, Any]]:
+    """An instance of each engine; one look at the host costs most of a test's time."""
+    return [instance(runtime, port=port, **more) for port, runtime in enumerate(RUNTIMES, 30000)]
+
+
+def test_an_instance_on_the_processor_needs_an_engine_and_no_cards(tmp_path: Path) -> None:
+    found = look(tmp_path, *both(arguments=ON_CPU))
     wrong = {name: one["summary"] for name, one in found.items() if one["severity"] == "error"}
     assert set(wrong) <= {"host.disk_full", "disk.space"}, wrong
     # Nothing of the host's own Python is asked for: what runs is in the image.
@@ -80,14 +100,15 @@ def test_an_instance_on_the_processor_needs_an_engine_and_no_cards(tmp_path: Pat
     assert not {name for name in found if name.startswith("cdi.")}, found
 
 
-@pytest.mark.parametrize("runtime", ["podman", "docker"])
-def test_an_instance_on_cards_without_toolkit_and_specification(tmp_path: Path, runtime: str) -> None:
-    found = look(tmp_path, instance(runtime, cards=[0, 1], arguments={"tp-size": 2, **SIZES}, shm_size="64m"))
-    assert {"container.toolkit_missing", "container.shm_too_small", "driver.missing"} <= set(found), list(found)
-    assert "64 MB of shared memory are too little for NCCL" in found["container.shm_too_small"]["summary"]
-    assert found["container.shm_too_small"]["fix"].startswith("shm_size: 32g")
-    if runtime == "podman":
-        assert "nvidia-ctk cdi generate" in found["cdi.missing"]["fix"]
+def test_an_instance_on_cards_without_toolkit_and_specification(tmp_path: Path) -> None:
+    wanted = {"cards": [0, 1], "cards_shared": True, "arguments": {"tp-size": 2, **SIZES}, "shm_size": "64m"}
+    by_runtime = look_by_instance(tmp_path, *both(**wanted))
+    for runtime in RUNTIMES:
+        found = by_runtime[runtime]
+        assert {"container.toolkit_missing", "container.shm_too_small", "driver.missing"} <= set(found), list(found)
+        assert "64 MB of shared memory are too little for NCCL" in found["container.shm_too_small"]["summary"]
+        assert found["container.shm_too_small"]["fix"].startswith("shm_size: 32g")
+    assert "nvidia-ctk cdi generate" in by_runtime["podman"]["cdi.missing"]["fix"]
 
 
 def test_what_the_declaration_itself_says(tmp_path: Path) -> None:
@@ -103,9 +124,9 @@ def test_what_the_declaration_itself_says(tmp_path: Path) -> None:
     assert "config.json" in found["declaration.model_unreadable"]["evidence"]
 
 
-@pytest.mark.parametrize("runtime", ["podman", "docker"])
-def test_a_host_without_the_engine(tmp_path: Path, runtime: str) -> None:
-    found = look(tmp_path, instance(runtime, arguments=ON_CPU), fleet=WITHOUT)
-    missing = found["container.runtime_missing"]
-    assert missing["summary"] == f"{runtime} is not installed, and {runtime} need it"
-    assert "apt-get install" in missing["fix"]
+def test_a_host_without_the_engine(tmp_path: Path) -> None:
+    by_runtime = look_by_instance(tmp_path, *both(arguments=ON_CPU), fleet=WITHOUT)
+    for runtime in RUNTIMES:
+        missing = by_runtime[runtime]["container.runtime_missing"]
+        assert missing["summary"] == f"{runtime} is not installed, and {runtime} need it"
+        assert "apt-get install" in missing["fix"]
