@@ -31,7 +31,7 @@ _SYSTEM = ("/proc", "/sys", "/dev", "/usr", "/bin", "/sbin", "/lib", "/lib64", "
 
 # Options of the engine that the unit itself rests on, and what an instance says instead.
 _OURS = {
-    "--privileged": "it would see every card and device of the host; give it devices, as --device /dev/infiniband",
+    "--privileged": "it would see every card and device of the host; give it devices, as --device=/dev/infiniband",
     "--name": "the unit finds its container by its name",
     "--rm": "the unit removes its container",
     "--rmi": "a start never pulls, so the image has to stay",
@@ -85,29 +85,51 @@ _OURS = {
 }
 # Options whose name begins so, and why none of them is taken.
 _OURS_BY_PREFIX = {
-    "--health-": "a probe that the engine acts on ends the busiest server; gateways and the status playbook ask it",
+    "--health": "a probe that the engine acts on ends the busiest server; gateways and the status playbook ask it",
+    "--memory-": "say memory_max, or memory_high",
 }
-# Values that would take away what keeps the server from the host, by their option, and the way out.
-_UNSAFE = (
-    (
-        "--cap-add",
-        r"(?i)(.*,)?(cap_)?all(,.*)?",
-        "it is nearly --privileged. Name the capability that is needed, as SYS_NICE",
-    ),
-    (
-        "--cap-add",
-        r"(?i)(.*,)?(cap_)?sys_admin(,.*)?",
-        "it is nearly --privileged. Name a smaller one, as SYS_NICE or IPC_LOCK",
-    ),
-    (
-        "--security-opt",
-        r"seccomp[=:]unconfined",
-        "every call of the kernel would be open. Give a profile with the calls it needs, as seccomp=/etc/sglang/x.json",
-    ),
-    ("--security-opt", r"no-new-privileges[=:]false", "the server needs no program that gains privileges"),
-    ("--security-opt", r"(systempaths|unmask)[=:].*", "the host's kernel would be open to the server"),
-    ("--userns", r"(?!host$).*", "the server runs as the user sglang, as caches and models expect. Only host is that"),
+# What the unit leaves free, and the values that are taken of each. What is not here is not known to leave the host and
+# the server apart: engines have a hundred options and aliases, and each release adds some.
+_ANY = r"[^\"']+"
+_CAPABILITY = r"(CAP_)?(SYS_NICE|IPC_LOCK|SYS_RESOURCE|SYS_PTRACE|PERFMON|NET_RAW|NET_BIND_SERVICE)"
+_DEVICE = (
+    r"[a-z0-9.-]+/[a-z0-9_.-]+=[A-Za-z0-9_.:-]+"
+    r"|/dev/(infiniband|nvidia|dri|kfd|gdrdrv|dxg|accel|fuse|knem|xpmem|hugepages|nvme-fabrics|vfio)[A-Za-z0-9_./:-]*"
 )
+_FREE = {
+    "--add-host": _ANY,
+    "--annotation": _ANY,
+    "--blkio-weight": r"[0-9]+",
+    "--cap-add": rf"(?i){_CAPABILITY}(,{_CAPABILITY})*",
+    "--cpu-shares": r"[0-9]+",
+    "--cpus": r"[0-9.]+",
+    "--cpuset-cpus": r"[0-9,-]+",
+    "--cpuset-mems": r"[0-9,-]+",
+    "--device": rf"(?!.*\.\.)(?:{_DEVICE})",
+    "--group-add": r"keep-groups|video|render|rdma|[1-9][0-9]*",
+    "--label": _ANY,
+    "--oom-score-adj": r"-?[0-9]+",
+    "--read-only": r"(|true|false)",
+    "--runtime": r"nvidia",
+    "--security-opt": r"seccomp[=:]/.+|apparmor[=:](?!unconfined).+|label[=:].+",
+    "--tmpfs": r"/(tmp|var/tmp|scratch)[A-Za-z0-9_./-]*(:[A-Za-z0-9=,]+)?",
+    "--tz": _ANY,
+    "--ulimit": r"[a-z]+=-?[0-9]+(:-?[0-9]+)?|host",
+    "--umask": r"0?[0-7]{3}",
+    "--userns": r"host",
+}
+# What is said of a value that is not taken, beside that it is not.
+_INSTEAD = {
+    "--cap-add": "name what is needed of SYS_NICE, IPC_LOCK, SYS_RESOURCE, SYS_PTRACE, PERFMON, NET_RAW and "
+    "NET_BIND_SERVICE; more of them is nearly --privileged",
+    "--device": "name a device for computing, as /dev/infiniband or a name of CDI, no disk and no memory of the host",
+    "--group-add": "name video, render, rdma, or a number",
+    "--runtime": "only nvidia is known",
+    "--security-opt": "give a profile, as seccomp=/etc/sglang/x.json; without one every call of the kernel is open",
+    "--userns": "the server runs as the user sglang, as caches and models expect. Only host is that",
+}
+# Sockets by which an engine does what it is told, as root.
+_SOCKETS = ("docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock")
 # Arguments of SGLang that name a file or a folder which the server reads.
 _READ_ARGUMENTS = (
     "chat-template",
@@ -230,8 +252,8 @@ def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
         if not path.startswith("/") or path == "/":
             found.problems.append(f"mounts: {name} '{path}' is not an absolute path below /")
             return
-        if os.path.normpath(path) != path:
-            found.problems.append(f"mounts: {name} '{path}' is not written plainly: {os.path.normpath(path)}")
+        if plain(path) != path:
+            found.problems.append(f"mounts: {name} '{path}' is not written plainly: {plain(path)}")
             return
         problem = unspeakable(path)
         if problem:
@@ -244,13 +266,36 @@ def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
     if any(mount.target == target for mount in found.mounts):
         found.problems.append(f"mounts: two have the target '{target}', and a container sees one of them. Keep one")
         return
-    read_only = mount.get("read_only")
-    found.mounts.append(Mount(source, target, True if read_only is None else bool(read_only)))
+    read_only = True if mount.get("read_only") is None else bool(mount.get("read_only"))
+    if os.path.basename(source) in _SOCKETS:
+        found.problems.append(f"mounts: source '{source}' would make the server root of the host. Leave it out")
+        return
+    theirs = "" if read_only else unfit_to_write(source)
+    if theirs:
+        found.problems.append(f"mounts: source {theirs}. Say read_only: true, or choose another one")
+        return
+    found.mounts.append(Mount(source, target, read_only))
 
 
 def _covers(target: str, place: str) -> bool:
     """Whether a mount takes the place of one that the server needs; something within it may be mounted."""
     return place == target or place.startswith(target + "/")
+
+
+def plain(path: str) -> str:
+    """A path as the kernel reads it: POSIX lets two leading slashes mean something else, and Linux does not."""
+    return "/" + os.path.normpath(path).lstrip("/")
+
+
+def unfit_to_write(path: str) -> str:
+    """Why a server must not write to a path of the host; empty where it may."""
+    there = plain(path)
+    if there in ("/", "/run", "/var", "/root", "/boot"):
+        return f"'{path}' has more of the host than a server may write to"
+    if there.startswith(("/usr/local/", "/dev/shm/", "/run/")):
+        return ""
+    own = next((place for place in _SYSTEM if there == place or there.startswith(place + "/")), "")
+    return f"'{path}' belongs to the system of the host ({own})" if own else ""
 
 
 def unspeakable(path: str) -> str:
@@ -261,7 +306,7 @@ def unspeakable(path: str) -> str:
 
 def _read_engine_arguments(found: Declared, words: Sequence[Any]) -> None:
     for word in map(str, words):
-        name = word.partition("=")[0]
+        name, _equals, value = word.partition("=")
         if not word.startswith("-"):
             found.problems.append(
                 f"engine_arguments: '{word}' is no option. Write each as one word with its value, as "
@@ -269,14 +314,21 @@ def _read_engine_arguments(found: Declared, words: Sequence[Any]) -> None:
             )
         elif why := _why_ours(name):
             found.problems.append(f"engine_arguments: {name} is refused: {why}")
-        elif why := _why_unsafe(word):
-            found.problems.append(f"engine_arguments: '{word}' is refused: {why}")
         elif not word.startswith("--"):
             # `-u0` and `-it` are several words in one, which only the engine can tell apart.
             found.problems.append(
                 f"engine_arguments: '{word}' is refused: what a short option says is not looked into. Write the long "
                 "one, as --device=/dev/infiniband"
             )
+        elif name not in _FREE:
+            found.problems.append(
+                f"engine_arguments: {name} is refused: it is none of the options that the unit leaves free: "
+                f"{', '.join(_FREE)}. What else a container needs belongs into its image, or into an option of the "
+                "instance"
+            )
+        elif not re.fullmatch(_FREE[name], value):
+            instead = _INSTEAD.get(name, "write it as the engine's manual has it, without quotes")
+            found.problems.append(f"engine_arguments: '{word}' is refused: {instead}")
         else:
             found.engine_arguments.append(word)
 
@@ -286,12 +338,6 @@ def _why_ours(name: str) -> str:
     if name in _OURS:
         return _OURS[name]
     return next((why for prefix, why in _OURS_BY_PREFIX.items() if name.startswith(prefix)), "")
-
-
-def _why_unsafe(word: str) -> str:
-    """Why an option is refused with this value; empty where it is taken."""
-    name, _equals, value = word.partition("=")
-    return next((why for option, unsafe, why in _UNSAFE if name == option and re.fullmatch(unsafe, value)), "")
 
 
 # --- what the container sees ----------------------------------------------------------------------------------------

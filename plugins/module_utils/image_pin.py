@@ -73,6 +73,8 @@ class Pin:
 def pin(params: Mapping[str, Any], check_mode: bool) -> Pin:
     """Resolve the tag and bring the pin into its file. Raises EngineError."""
     path, variable = str(params.get("path") or ""), str(params.get("variable") or "")
+    if params.get("path") == "":
+        raise EngineError("image.file", "path is empty, so no file would get the pin. Name the file, or leave path out")
     file = None
     try:
         file = _read(path, variable, EXAMPLE) if path else None

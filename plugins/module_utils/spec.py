@@ -68,7 +68,8 @@ DEFAULTS: dict[str, Any] = {
     "hf_home": f"{CACHE_DIR}/huggingface",
 }
 
-_VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)*(?:\.?(?:a|b|rc|post)[0-9]+)*(?:\+[A-Za-z0-9.]+)?")
+# Three numbers at least: YAML reads a bare 0.10 as 0.1.
+_VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)+(?:\.?(?:a|b|rc|post)[0-9]+)*(?:\+[A-Za-z0-9.]+)?")
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 _HIDDEN_BY_PROTECT_HOME = ("/home/", "/root/", "/run/user/")
 _WRITTEN_ARGUMENTS = (
@@ -528,6 +529,13 @@ def _check_the_rest(draft: _Draft) -> None:
             draft.wrong(f"writable_paths: '{path}' is not an absolute path")
     if not str(declared["hf_home"]).startswith("/"):
         draft.wrong(f"hf_home '{declared['hf_home']}' is not an absolute path")
+    for path in _written_places(draft):
+        theirs = container_spec.unfit_to_write(path) if path.startswith("/") else ""
+        if theirs:
+            draft.wrong(f"the server would write to {theirs}. Choose a directory of its own, as {CACHE_DIR}/hf")
+    fraction = declared.get("mem_fraction")
+    if isinstance(fraction, bool) or not isinstance(fraction, (str, int, float, type(None))):
+        draft.wrong(f"mem_fraction is {fraction!r}. It is auto, conservative or a number, as 0.85")
     if int(declared["start_deadline_s"]) < 1:
         draft.wrong(f"start_deadline_s is {declared['start_deadline_s']}, expected seconds")
 
@@ -566,6 +574,13 @@ def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
     times = grace.times(load, release)
     for note in times.notes:
         draft.doubtful(note)
+    given = declared.get("drain_timeout_s")
+    if given is not None and given < times.drain_timeout_s:
+        ends = "cuts off what is left" if declared["drain_on_timeout"] == "abort" else "ends without a stop"
+        draft.doubtful(
+            f"drain_timeout_s is {given}, and the longest answers may take {times.drain_timeout_s} s: a drain that "
+            f"takes longer {ends}. Leave it out, and it is computed"
+        )
     return times
 
 
@@ -703,6 +718,11 @@ def _container(
         problem = container_spec.unspeakable(path)
         if problem:
             draft.wrong(f"the path {problem}")
+        elif container_spec.plain(path) == "/":
+            draft.wrong(f"the path '{path}' is the whole host. Name the folder or file that the server reads")
+    for mount in found.mounts:
+        if mount.target in writable and mount.read_only:
+            draft.wrong(f"mounts: the server writes to '{mount.target}'. Say read_only: false")
     driver = str(engine.get("cgroup_driver") or "systemd")
     return {
         "engine": found.engine,
@@ -722,12 +742,17 @@ def _container(
     }
 
 
-def _writable_paths(draft: _Draft) -> list[str]:
+def _written_places(draft: _Draft) -> list[str]:
+    """What is declared as a place that the server writes to."""
     declared = draft.declared
-    paths = [f"{STATE_DIR}/{draft.name}", CACHE_DIR, str(declared["hf_home"])]
+    paths = [str(declared["hf_home"])]
     paths += [str(path) for path in declared.get("writable_paths") or ()]
     paths += [str(declared["environment"][name]) for name in CACHES if declared["environment"].get(name)]
-    paths += [str(draft.arguments[name]) for name in _WRITTEN_ARGUMENTS if draft.arguments.get(name)]
+    return paths + [str(draft.arguments[name]) for name in _WRITTEN_ARGUMENTS if draft.arguments.get(name)]
+
+
+def _writable_paths(draft: _Draft) -> list[str]:
+    paths = [f"{STATE_DIR}/{draft.name}", CACHE_DIR, *_written_places(draft)]
     absolute = sorted({path.rstrip("/") for path in paths if path.startswith("/") and path != "/"})
     return [path for path in absolute if not any(path.startswith(other + "/") for other in absolute)]
 

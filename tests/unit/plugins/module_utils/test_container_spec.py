@@ -126,17 +126,28 @@ def test_the_environment_is_that_of_a_native_server_but_for_what_the_image_has_i
         ({"engine_arguments": ["--rmi"]}, "--rmi is refused: a start never pulls"),
         ({"engine_arguments": ["--"]}, "-- is refused"),
         ({"engine_arguments": ["--cgroup-parent=/x"]}, "--cgroup-parent is refused"),
-        ({"engine_arguments": ["--device", "/dev/x"]}, "'/dev/x' is no option"),
+        ({"engine_arguments": ["/dev/x"]}, "'/dev/x' is no option"),
+        ({"engine_arguments": ["--device"]}, "'--device' is refused: name a device for computing"),
         ({"engine_arguments": ["--pid=host"]}, "--pid is refused: the server is found as the first process"),
         ({"engine_arguments": ["--health-cmd=curl :30000/health"]}, "--health-cmd is refused: a probe"),
         ({"engine_arguments": ["--health-on-failure=kill"]}, "--health-on-failure is refused: a probe"),
-        ({"engine_arguments": ["--cap-add=ALL"]}, "'--cap-add=ALL' is refused: it is nearly --privileged"),
-        ({"engine_arguments": ["--cap-add=SYS_NICE,cap_sys_admin"]}, "is refused: it is nearly --privileged"),
-        ({"engine_arguments": ["--security-opt=seccomp=unconfined"]}, "Give a profile with the calls it needs"),
-        ({"engine_arguments": ["--security-opt=seccomp:unconfined"]}, "Give a profile with the calls it needs"),
-        ({"engine_arguments": ["--security-opt=no-new-privileges=false"]}, "no program that gains privileges"),
-        ({"engine_arguments": ["--security-opt=unmask=ALL"]}, "the host's kernel would be open"),
-        ({"engine_arguments": ["--userns=keep-id"]}, "'--userns=keep-id' is refused: the server runs as the user"),
+        ({"engine_arguments": ["--healthcheck-command=false"]}, "--healthcheck-command is refused: a probe"),
+        (
+            {"engine_arguments": ["--timeout=60"]},
+            "--timeout is refused: it is none of the options that the unit leaves",
+        ),
+        ({"engine_arguments": ["--Privileged"]}, "--Privileged is refused: it is none of the options"),
+        ({"engine_arguments": ["--use-api-socket"]}, "--use-api-socket is refused: it is none of the options"),
+        ({"mounts": [{"source": "//", "target": "/host"}]}, "source '//' is not written plainly: /"),
+        ({"mounts": [{"source": "/run/docker.sock"}]}, "would make the server root of the host"),
+        ({"mounts": [{"source": "/etc", "target": "/x", "read_only": False}]}, "belongs to the system of the host"),
+        ({"mounts": [{"source": "/d", "target": "/var/lib/sglang/main"}]}, "Say read_only: false"),
+        ({"writable_paths": ["//"]}, "'//' has more of the host than a server may write to"),
+        ({"writable_paths": ["/var/lib/../../etc"]}, "'/var/lib/../../etc' belongs to the system of the host (/etc)"),
+        ({"hf_home": "/usr/share/hf"}, "'/usr/share/hf' belongs to the system of the host (/usr)"),
+        ({"environment": {"TRITON_CACHE_DIR": "/usr"}}, "the server would write to '/usr' belongs to"),
+        ({"model": "/"}, "the path '/' is the whole host"),
+        ({"mem_fraction": [1]}, "mem_fraction is [1]. It is auto"),
     ],
 )
 def test_refused(changes: dict[str, Any], said: str) -> None:
@@ -145,8 +156,44 @@ def test_refused(changes: dict[str, Any], said: str) -> None:
     assert said in problems[0]
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        "--cap-add=ALL",
+        "--cap-add=SYS_NICE,cap_sys_admin",
+        '--cap-add="ALL"',
+        '--cap-add=SYS_NICE,"SYS_ADMIN"',
+        "--cap-add=SYS_MODULE",
+        "--cap-add=",
+        "--security-opt=seccomp=unconfined",
+        "--security-opt=seccomp:unconfined",
+        "--security-opt=apparmor=unconfined",
+        "--security-opt=no-new-privileges=0",
+        "--security-opt=no-new-privileges:FALSE",
+        "--security-opt=unmask=ALL",
+        "--security-opt=systempaths=unconfined",
+        "--userns=keep-id",
+        "--userns=",
+        "--device=/dev",
+        "--device=/dev/mem",
+        "--device=/dev/sda",
+        "--device=/dev/nvme0n1",
+        "--device=/dev/infiniband/../sda",
+        "--group-add=docker",
+        "--group-add=0",
+        "--runtime=/tmp/x",
+    ],
+)
+def test_a_value_that_opens_the_host_is_refused(word: str) -> None:
+    problems = resolve(engine_arguments=[word]).problems
+    assert [f"engine_arguments: '{word}' is refused: " in problem for problem in problems] == [True], problems
+
+
 def test_what_narrows_or_names_one_thing_is_taken() -> None:
-    words = ["--cap-add=SYS_NICE", "--security-opt=seccomp=/etc/x.json", "--userns=host", "--device=/dev/infiniband"]
+    words = ["--cap-add=SYS_NICE,CAP_IPC_LOCK", "--security-opt=seccomp=/etc/x.json", "--security-opt=label=disable"]
+    words += ["--userns=host", "--device=/dev/infiniband", "--device=/dev/infiniband/uverbs0:/dev/infiniband/uverbs0"]
+    words += ["--device=nvidia.com/gpu=all", "--ulimit=memlock=-1:-1", "--group-add=110", "--add-host=db:10.0.0.1"]
+    words += ["--cpuset-cpus=0-15,32-47", "--tmpfs=/tmp:size=8g", "--runtime=nvidia", "--read-only"]
     assert one(engine_arguments=words)["container"]["engine_arguments"] == words
 
 
