@@ -259,6 +259,7 @@ def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
         if problem:
             found.problems.append(f"mounts: {name} {problem}")
             return
+    # Something within such a place may be mounted.
     own = next((place for place in (*_SYSTEM, *OWN_DIRECTORIES) if _covers(target, place)), "")
     if own:
         found.problems.append(f"mounts: target '{target}' would hide {own} of the container. Choose another one")
@@ -277,9 +278,9 @@ def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
     found.mounts.append(Mount(source, target, read_only))
 
 
-def _covers(target: str, place: str) -> bool:
-    """Whether a mount takes the place of one that the server needs; something within it may be mounted."""
-    return place == target or place.startswith(target + "/")
+def _covers(above: str, path: str) -> bool:
+    """Whether what is at one path has the other in it, or is it."""
+    return path == above or path.startswith(above + "/")
 
 
 def plain(path: str) -> str:
@@ -294,7 +295,7 @@ def unfit_to_write(path: str) -> str:
         return f"'{path}' has more of the host than a server may write to"
     if there.startswith(("/usr/local/", "/dev/shm/", "/run/")):
         return ""
-    own = next((place for place in _SYSTEM if there == place or there.startswith(place + "/")), "")
+    own = next((place for place in _SYSTEM if _covers(place, there)), "")
     return f"'{path}' belongs to the system of the host ({own})" if own else ""
 
 
