@@ -32,7 +32,7 @@ test: ## Run every check and test that a change must pass
 
 .PHONY: test-full
 test-full: ## As test, with the tests that take long, and the other ansible-core releases
-	@SGLANG_TEST_FULL=1 tests/dev/steps setup-dev setup,unit lint+types+sanity+ansible-versions $(LANES) scenario-cgroup_v2
+	@SGLANG_TEST_FULL=1 LAB_START_METHOD=spawn tests/dev/steps setup-dev setup,unit lint+types+sanity+ansible-versions $(LANES) scenario-cgroup_v2
 
 .PHONY: build
 build: setup-dev ## Build the archive that Galaxy takes, into .build/
