@@ -23,7 +23,7 @@ from .checks.reading import CouldNotTell, read_text
 from .engine_images import ENGINES, Engine, Image, repository_of
 from .environments import ENVIRONMENTS_DIR
 from .errors import EngineError
-from .long_command import signs_of_life
+from .long_command import signs_of_life, time_limit
 from .prefetch import Options, alone
 
 UNITS_DIRS = ("/etc/systemd/system", "/run/systemd/system", "/etc/containers/systemd")
@@ -287,8 +287,8 @@ def clean_up(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """What the module server_cleanup returns, with `failed` where something could not be removed."""
     remove = bool(params["remove"]) and not check_mode
     # A prefetch that is under way has not told anybody yet what it pulls for.
-    options = Options(timeout_s=float(params["timeout_s"]), check_mode=not remove)
     try:
+        options = Options(timeout_s=time_limit(params["timeout_s"]), check_mode=not remove)
         with signs_of_life(()), alone(options):
             return _clean_up(params, remove)
     except EngineError as error:

@@ -260,7 +260,7 @@ def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
             found.problems.append(f"mounts: {name} {problem}")
             return
     # Something within such a place may be mounted.
-    own = next((place for place in (*_SYSTEM, *OWN_DIRECTORIES) if _covers(target, place)), "")
+    own = next((place for place in (*_SYSTEM, *OWN_DIRECTORIES) if covers(target, place)), "")
     if own:
         found.problems.append(f"mounts: target '{target}' would hide {own} of the container. Choose another one")
         return
@@ -278,7 +278,7 @@ def _read_mount(found: Declared, mount: Mapping[str, Any]) -> None:
     found.mounts.append(Mount(source, target, read_only))
 
 
-def _covers(above: str, path: str) -> bool:
+def covers(above: str, path: str) -> bool:
     """Whether what is at one path has the other in it, or is it."""
     return path == above or path.startswith(above + "/")
 
@@ -295,7 +295,7 @@ def unfit_to_write(path: str) -> str:
         return f"'{path}' has more of the host than a server may write to"
     if there.startswith(("/usr/local/", "/dev/shm/", "/run/")):
         return ""
-    own = next((place for place in _SYSTEM if _covers(place, there)), "")
+    own = next((place for place in _SYSTEM if covers(place, there)), "")
     return f"'{path}' belongs to the system of the host ({own})" if own else ""
 
 
@@ -356,7 +356,7 @@ def mounts_of(
     read += _adapters(arguments.get("lora-paths"))
     read += [credentials] if credentials else []
     for path in read:
-        if path.startswith("/") and not _is_below(path, mounts):
+        if path.startswith("/") and not any(covers(target.rstrip("/"), path) for target in mounts):
             mounts[path] = Mount(path, path)
     return [mounts[target] for target in sorted(mounts)]
 
@@ -365,10 +365,6 @@ def _adapters(value: Any) -> list[str]:
     """The folders of LoRA adapters: `name=/path` or a path each."""
     values = value if isinstance(value, (list, tuple)) else [value] if isinstance(value, str) else []
     return [str(each).partition("=")[2] or str(each) for each in values if isinstance(each, str)]
-
-
-def _is_below(path: str, mounts: Mapping[str, Mount]) -> bool:
-    return any(path == target or path.startswith(target.rstrip("/") + "/") for target in mounts)
 
 
 def devices_of(engine: str, needs_cards: bool, cards: Sequence[Any] | None, cdi: bool) -> tuple[list[str], str | None]:

@@ -42,6 +42,12 @@ def problems(declared: Any, options: Mapping[str, Option], fits: Fits, prefix: s
             continue
         elif option.get("options") and isinstance(value, Mapping):
             yield from problems(value, option["options"], fits, f"{name}.")
+        elif option.get("options") and isinstance(value, list):
+            for number, element in enumerate(value):
+                if isinstance(element, Mapping):
+                    yield from problems(element, option["options"], fits, f"{name}[{number}].")
+                else:
+                    yield f"{name}[{number}] is {_shown(element)}, expected a mapping of its keys"
         elif not fits({part: said for part, said in option.items() if part != "options"}, value):
             given = f"of type {type(value).__name__}" if option.get("no_log") else _shown(value)
             yield f"{name} is {given}, expected {_wanted(option)}"

@@ -211,7 +211,7 @@ def read(instance: str) -> Desired:
         raise EngineError(
             "no_instance",
             f"There is no instance {instance!r} on this host: {path} does not exist. Instances here: {known}. "
-            "Declare it in sglang_server_instances and run playbooks/deploy.yml.",
+            "Declare it in sglang_server_instances and run the playbook serving.sglang.deploy.",
         ) from error
     except OSError as error:
         raise EngineError("desired_state", f"{path} cannot be read: {error.strerror}.") from error

@@ -19,6 +19,7 @@ from .image_fit import misfit_of_driver, misfit_of_platform
 from .image_manifest import Platform, read_platform
 from .image_reference import EXAMPLE, ImageReference, NotAReference, parse_reference, read_tag, require
 from .image_store import LOCAL, Asking, Present, look
+from .long_command import time_limit
 from .vars_file import Place
 
 
@@ -74,7 +75,9 @@ def pin(params: Mapping[str, Any], check_mode: bool) -> Pin:
     """Resolve the tag and bring the pin into its file. Raises EngineError."""
     path, variable = str(params.get("path") or ""), str(params.get("variable") or "")
     if params.get("path") == "":
-        raise EngineError("image.file", "path is empty, so no file would get the pin. Name the file, or leave path out")
+        raise EngineError(
+            "image.vars_file", "path is empty, so no file would get the pin. Name the file, or leave path out"
+        )
     file = None
     try:
         file = _read(path, variable, EXAMPLE) if path else None
@@ -93,7 +96,7 @@ def pin(params: Mapping[str, Any], check_mode: bool) -> Pin:
         source=params["source"],
         authfile=str(params.get("authfile") or ""),
         tls_verify=bool(params["tls_verify"]),
-        timeout_s=float(params["timeout_s"]),
+        timeout_s=time_limit(params["timeout_s"]),
     )
     before = reference.digest or (_same_tag(file.place.value, reference) if file else "")
     present = look(reference, asking, platform, before)
@@ -181,9 +184,15 @@ def _read(path: str, variable: str, wanted: str) -> VarsFile:
             "image.vars_file", f"{path} is not there. Next step: make it with the line {variable}: {wanted}"
         ) from None
     except UnicodeDecodeError as error:
-        raise EngineError("image.vars_file", f"{path} is not edited: it is no text in UTF-8 ({error})") from None
+        raise EngineError(
+            "image.vars_file",
+            f"{path} is not edited: it is no text in UTF-8 ({error}). Next step: write by hand: {variable}: {wanted}",
+        ) from None
     except OSError as error:
-        raise EngineError("image.vars_file", f"{path} cannot be read: {error.strerror or error}") from None
+        raise EngineError(
+            "image.vars_file",
+            f"{path} cannot be read: {error.strerror or error}. Next step: run as its owner, or correct the path",
+        ) from None
     place = vars_file.find_variable(text, variable, path, wanted)
     return VarsFile(real, variable, text, place, stat.S_IMODE(found.st_mode), (found.st_uid, found.st_gid))
 
@@ -207,4 +216,8 @@ def _write(result: Pin, file: VarsFile, check_mode: bool) -> None:
     try:
         whole_file.replace(file.path, text, file.mode, file.owner)
     except OSError as error:
-        raise EngineError("image.vars_file", f"{file.path} cannot be written: {error.strerror or error}") from None
+        raise EngineError(
+            "image.vars_file",
+            f"{file.path} cannot be written: {error.strerror or error}. It is as it was. Next step: run as "
+            f"its owner, with room on its disk; or write by hand: {file.variable}: {value}",
+        ) from None

@@ -15,6 +15,8 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 # A process that meets memory_high without swap is slowed down to a stand-still long before memory_max ends it.
 _CLOSE = 0.9
+# systemd reads sizes into 64 bits and leaves a setting out that does not fit.
+_MOST = 1 << 63
 
 
 def parse_size(value: Any) -> int | None:
@@ -41,6 +43,8 @@ def read_limits(memory_max: Any, memory_high: Any, memory_swap_max: Any) -> tupl
         except ValueError as error:
             values[name] = None
             problems.append(f"{name}: {error}")
+        if (values[name] or 0) >= _MOST:
+            problems.append(f"{name}: {value} is more than systemd takes. Give a size of host memory, as 24G")
     limits = Limits(values["memory_max"], values["memory_high"], values["memory_swap_max"])
     if limits.memory_max_bytes == 0:
         problems.append("memory_max is 0, nothing could start")

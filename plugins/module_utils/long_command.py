@@ -13,6 +13,7 @@ A command that takes too long is asked to end before it is ended, so that it can
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from .checks.reading import CouldNotTell, Output
+from .errors import EngineError
 
 SIGN_OF_LIFE_S = 20.0
 # What is kept of what a command says: the end of it explains how it ended.
@@ -32,6 +34,14 @@ END_S = 15.0
 
 class TookTooLong(Exception):
     """The command was ended because its time was up. The text is what it had said last."""
+
+
+def time_limit(value: Any) -> float:
+    """The option `timeout_s` of a module, in seconds. Raises EngineError for what is no time."""
+    seconds = float(value)
+    if not 0 < seconds < math.inf:
+        raise EngineError("bad_timeout", f"timeout_s is {seconds:g}, and nothing was done. Give seconds, as 60")
+    return seconds
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import glob
+import json
 import os
 import platform
 import re
@@ -30,7 +31,7 @@ from .image_manifest import read_platform
 from .image_pin import moved_under
 from .image_reference import ImageReference, NotAReference, parse_reference, read_tag
 from .image_store import REGISTRY, SKOPEO, Asking, look, weigh
-from .long_command import signs_of_life
+from .long_command import signs_of_life, time_limit
 from .model_cache import Wanted
 
 RUN_DIR = "/run/sglang"
@@ -93,15 +94,19 @@ class Run:
 
 def prefetch(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
     """What the module server_prefetch returns, with `failed` where something could not be fetched."""
-    options = Options(
-        authfile=str(params.get("authfile") or ""),
-        tls_verify=bool(params["tls_verify"]),
-        check_tag=bool(params["check_tag"]),
-        timeout_s=float(params["timeout_s"]),
-        check_mode=check_mode,
-    )
     # A deployment fetches for states that it has not written yet.
-    planned = {str(state.get("instance")): dict(state) for state in params.get("states") or ()}
+    try:
+        options = Options(
+            authfile=str(params.get("authfile") or ""),
+            tls_verify=bool(params["tls_verify"]),
+            check_tag=bool(params["check_tag"]),
+            timeout_s=time_limit(params["timeout_s"]),
+            check_mode=check_mode,
+        )
+        parsed = [desired_state.parse(json.dumps(state), "states") for state in params.get("states") or ()]
+    except EngineError as error:
+        return _failed([error.msg], error.kind, {"changed": False, "instances": [], "notes": []})
+    planned = {state.instance: state.raw for state in parsed}
     names = params.get("instances")
     if params.get("states") is not None:
         names = list(planned)

@@ -10,6 +10,7 @@ Pure: it reads nothing and changes nothing. Everything that is wrong is said at 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import math
 import re
@@ -21,6 +22,7 @@ from . import cards, container_spec, container_words, grace, port_plan, server_a
 from .checks import args_checks, args_release
 from .checks.args_declared import variable_text
 from .checks.container_readings import PODMAN
+from .container_spec import covers
 from .desired_state import DESIRED_DIR, INSTANCE_NAME, QUADLET_DIR, UNIT_DIR, Limits, unit_files
 from .environments import environment_name, environment_of, lock_problems
 from .finding import ERROR, OK, Finding
@@ -70,6 +72,9 @@ DEFAULTS: dict[str, Any] = {
 
 # Three numbers at least: YAML reads a bare 0.10 as 0.1.
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)+(?:\.?(?:a|b|rc|post)[0-9]+)*(?:\+[A-Za-z0-9.]+)?")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+# As the longest grace period: a start that takes a day is none.
+_LONGEST_START_S = 86_400
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 _HIDDEN_BY_PROTECT_HOME = ("/home/", "/root/", "/run/user/")
 _WRITTEN_ARGUMENTS = (
@@ -349,7 +354,7 @@ def _resolve_one(draft: _Draft, host: Host, memory: Mapping[str, Any] | None) ->
         unit=_unit(draft, desired, credentials, has_config),
         slice={"lines": _slice_lines(desired["limits"])},
         credentials=credentials,
-        directories=[path for path in paths if not _is_ours(path)],
+        directories=[path for path in paths if not any(covers(own, path) for own in (STATE_DIR, CACHE_DIR))],
     )
 
 
@@ -449,10 +454,14 @@ def _check_model(draft: _Draft) -> _Model | None:
     arguments: dict[str, Any] = {"model-path": path}
     if revision and local:
         draft.doubtful("revision has no effect: the model is a local path")
-    elif revision:
+    elif not local and str(revision or "main") == "main":
+        lacks = "revision main, a branch that moves" if revision else "no revision"
+        draft.doubtful(
+            f"model '{path}' has {lacks}: a restart may load other weights than the ones that serve now. Name a commit "
+            "of it"
+        )
+    if revision and not local:
         arguments["revision"] = str(revision)
-    elif not local:
-        draft.doubtful(f"model '{path}' has no revision: a restart may load other weights than the ones that serve now")
     served = draft.declared.get("served_model_name")
     if served:
         arguments["served-model-name"] = str(served)
@@ -519,6 +528,8 @@ def _check_limits(draft: _Draft) -> Limits:
 
 def _check_the_rest(draft: _Draft) -> None:
     declared = draft.declared
+    if not _is_address(str(declared["host"])):
+        draft.wrong(f"host '{declared['host']}' is no address to listen on, as 0.0.0.0 or 10.0.0.11")
     url = declared.get("worker_url")
     if url and not re.fullmatch(r"https?://[^/\s]+", str(url)):
         draft.wrong(f"worker_url '{url}' is not a URL as http://10.0.0.11:30000 (no path)")
@@ -536,8 +547,15 @@ def _check_the_rest(draft: _Draft) -> None:
     fraction = declared.get("mem_fraction")
     if isinstance(fraction, bool) or not isinstance(fraction, (str, int, float, type(None))):
         draft.wrong(f"mem_fraction is {fraction!r}. It is auto, conservative or a number, as 0.85")
-    if int(declared["start_deadline_s"]) < 1:
-        draft.wrong(f"start_deadline_s is {declared['start_deadline_s']}, expected seconds")
+    if not 1 <= int(declared["start_deadline_s"]) <= _LONGEST_START_S:
+        draft.wrong(f"start_deadline_s is {declared['start_deadline_s']}, expected 1 to {_LONGEST_START_S} seconds")
+    for name in SECRETS:
+        secret = str(declared.get(name) or "")
+        if secret.strip() != secret or not secret.isascii() or not secret.isprintable():
+            draft.wrong(
+                f"{name} has a blank at an end, a line break, or a letter outside of ASCII, which no header of HTTP "
+                "can carry. Look at where it comes from"
+            )
 
 
 def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
@@ -757,10 +775,6 @@ def _writable_paths(draft: _Draft) -> list[str]:
     return [path for path in absolute if not any(path.startswith(other + "/") for other in absolute)]
 
 
-def _is_ours(path: str) -> bool:
-    return any(path == own or path.startswith(own + "/") for own in (STATE_DIR, CACHE_DIR))
-
-
 def _credentials(draft: _Draft, names: Sequence[str], has_config: bool) -> dict[str, Any] | None:
     if not names:
         return None
@@ -836,6 +850,16 @@ def _probe_address(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
+def _is_address(text: str) -> bool:
+    """Whether a text is an IP address, bare or in brackets, or a name of a host."""
+    try:
+        ipaddress.ip_address(text[1:-1] if re.fullmatch(r"\[.*\]", text) else text)
+    except ValueError:
+        # What has only digits and dots is an address with a slip.
+        return bool(_HOST_NAME.fullmatch(text)) and not re.fullmatch(r"[0-9.]+", text)
+    return True
+
+
 def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address and not address.startswith("[") else address
 
@@ -850,7 +874,14 @@ def _together(drafts: Sequence[_Draft], host: Host) -> list[str]:
         for name, draft in named.items()
         if isinstance(draft.declared.get("port"), int)
     }
+    address = []
+    if not _is_address(host.address) and not all(draft.declared.get("worker_url") for draft in drafts):
+        address.append(
+            f"the address of the host, '{host.address}', is neither an IP address nor a name: gateways would not reach "
+            "it. Set sglang_server_address"
+        )
     return [
+        *address,
         *_twice("name", [draft.name for draft in drafts]),
         *_twice("replica", [_replica(draft, host) for draft in named.values()]),
         *port_plan.port_conflicts(uses),

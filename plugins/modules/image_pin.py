@@ -254,7 +254,8 @@ kind:
     - What is wrong. V(image.refused), V(image.not_a_reference), V(image.moved), V(image.platform_digest),
       V(image.platform), V(image.driver), V(image.unreachable), V(image.unauthorized), V(image.rate_limited),
       V(image.no_such_tag), V(image.no_digest), V(image.ambiguous), V(image.tool_missing), V(image.engine),
-      V(image.garbled) or V(image.vars_file).
+      V(image.garbled), V(image.vars_file) or
+      V(bad_timeout).
   returned: failure
   type: str
 pinned:

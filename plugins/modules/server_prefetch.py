@@ -177,7 +177,8 @@ kind:
   description:
     - What kind the first failure is, as V(image.moved), V(image.disk), V(image.pull), V(image.not_verified),
       V(image.engine), V(model.disk), V(model.unauthorized), V(model.no_such_revision), V(model.unreachable),
-      V(model.missing), V(prefetch.environment), V(prefetch.lock) or V(no_instance).
+      V(model.missing), V(prefetch.environment), V(prefetch.lock), V(no_instance),
+      V(desired_state) or V(bad_timeout).
   returned: failure
   type: str
 failed_at:

@@ -528,6 +528,14 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
+    wrong = [
+        f"{name} of '{key}' is {value!r}, expected what the module that is named in the documentation returns"
+        for name, kind in (("cuda_homes", str), ("engines", Mapping))
+        for key, value in given[name].items()
+        if value is not None and not isinstance(value, kind)
+    ]
+    if wrong:
+        module.fail_json(msg=refusal(given["host_name"], wrong), problems=wrong)
     host = Host(
         given["host_name"],
         given["address"],

@@ -15,6 +15,7 @@ OPTIONS = {
     "memory": {"type": "dict", "options": {"tokens": {"type": "int"}}},
     "paths": {"type": "list", "elements": "path"},
     "cards": {"type": "list", "elements": "raw"},
+    "mounts": {"type": "list", "elements": "dict", "options": {"source": {"type": "str"}}},
 }
 
 
@@ -38,6 +39,15 @@ def test_what_does_not():
     ]
     assert found({"memory": 3}) == ["memory is 3, expected a mapping"]
     assert found(["port"]) == ["it is ['port'], expected a mapping of its keys"]
+
+
+def test_what_does_not_fit_in_a_list_is_told_by_its_place():
+    assert found({"mounts": [{"source": "/a"}, {"source": 1, "sorce": "/b"}, "/c"]}) == [
+        "mounts[1].source is 1, expected text",
+        "mounts[1].sorce is unknown, perhaps mounts[1].source is meant",
+        "mounts[2] is '/c', expected a mapping of its keys",
+    ]
+    assert found({"mounts": "/c"}) == ["mounts is '/c', expected a list, each a mapping"]
 
 
 def test_a_secret_is_not_shown_and_a_long_value_is_cut():

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.serving.sglang.plugins.module_utils.checks.reading import CouldNotTell
+from ansible_collections.serving.sglang.plugins.module_utils.errors import EngineError
 from ansible_collections.serving.sglang.plugins.module_utils.long_command import (
     KEPT_BYTES,
     TookTooLong,
     Who,
     run_long,
     signs_of_life,
+    time_limit,
 )
 
 
@@ -59,6 +61,13 @@ def test_its_environment_is_what_is_given() -> None:
     given = Who(environment={"ONE": "1"})
     output = run_long(["/usr/bin/env"], 10, given)
     assert sorted(output.stdout.split()) == ["LC_ALL=C.UTF-8", "ONE=1"]
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
+def test_a_limit_that_is_no_time(value: float) -> None:
+    with pytest.raises(EngineError, match=r"timeout_s is .*Give seconds"):
+        time_limit(value)
+    assert time_limit("0.5") == 0.5
 
 
 def test_signs_of_life_renew_what_is_there_and_make_nothing(tmp_path: Path) -> None:

@@ -24,7 +24,10 @@ def _run_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def state(environment: Path) -> dict[str, Any]:
     model = "/usr"  # a folder that every user can read; what is below /tmp is hidden from a unit
     return {
+        "schema": 1,
         "instance": "main",
+        "port": 30000,
+        "probe_url": "http://127.0.0.1:30000",
         "replica": "h1-main",
         "version": "0.5.22",
         "native": {"environment": str(environment)},
@@ -68,6 +71,20 @@ def test_a_model_that_is_missing_fails(tmp_path: Path) -> None:
     result = fetch([wrong], check_mode=True)
     assert result["failed"]
     assert "gone cannot be read" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({}, "states has schema None"),
+        ({"schema": 1, "instance": "main"}, "states: 'version' is missing"),
+        ({"schema": 1, "instance": "../x"}, "does not match"),
+    ],
+)
+def test_a_state_that_is_none_is_refused(state: dict[str, Any], said: str) -> None:
+    result = fetch([state], check_mode=True)
+    assert (result["failed"], result["kind"]) == (True, "desired_state")
+    assert said in result["msg"]
 
 
 def test_no_states_are_not_all_instances_of_the_host(tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ MAIN = {"name": "main", "model": "/srv/models/tiny", "port": 30000, "cards": [0]
 
 @pytest.fixture
 def run(tmp_path):
-    def run_module(*instances: Any, **defaults: Any) -> tuple[int, dict[str, Any]]:
+    def run_module(*instances: Any, given: Any = None, **defaults: Any) -> tuple[int, dict[str, Any]]:
         arguments = {
+            **(given or {}),
             "host_name": "h1",
             "address": "10.77.0.11",
             "instances": list(instances),
@@ -104,6 +105,14 @@ def test_an_instance_that_is_no_mapping(run) -> None:
     assert status == 1
     assert "Elements value for option 'instances'" in result["msg"]
     assert len(result["msg"]) < 200
+
+
+@pytest.mark.parametrize("given", [{"engines": {"docker": "x"}}, {"cuda_homes": {"0.5.22": ["/opt"]}}])
+def test_readings_that_are_none_are_refused(run, given) -> None:
+    status, result = run(MAIN, given=given)
+    assert status == 1
+    (problem,) = result["problems"]
+    assert "expected what the module" in problem
 
 
 def test_no_secret_is_in_a_refusal(run) -> None:
