@@ -73,6 +73,7 @@ DEFAULTS: dict[str, Any] = {
 # Three numbers at least: YAML reads a bare 0.10 as 0.1.
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)+(?:\.?(?:a|b|rc|post)[0-9]+)*(?:\+[A-Za-z0-9.]+)?")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+_LINE_TO_PASTE = re.compile(r"[a-z0-9_-]+: ")
 # As the longest grace period: a start that takes a day is none.
 _LONGEST_START_S = 86_400
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?")
@@ -508,7 +509,12 @@ def _check_arguments(draft: _Draft, version: str) -> None:
 def sentence_of(finding: Finding) -> str:
     """A finding on the arguments as a refusal says it."""
     fix = finding.fix.strip()
-    return f"{finding.summary}. {fix[:1].upper()}{fix[1:]}" if fix and " " in fix else finding.summary
+    # Some fixes are what the summary says, as a line to paste: a report shows them apart, a sentence says them once.
+    if " " not in fix or fix.lower() in finding.summary.lower() or fix.endswith(": …"):
+        return finding.summary
+    if _LINE_TO_PASTE.match(fix):
+        return f"{finding.summary}. Write {fix}"
+    return f"{finding.summary}. {fix[:1].upper()}{fix[1:]}"
 
 
 def _check_port(draft: _Draft) -> None:

@@ -401,6 +401,22 @@ def test_refused(changes: dict[str, Any], said: str) -> None:
     assert said in only_problem(**changes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "whole"),
+    [
+        ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "environment CUDA_VISIBLE_DEVICES: declare cards"),
+        ({"arguments": {"host": "x"}}, "argument 'host': declare it as 'host' of the instance, not in arguments"),
+        (
+            {"arguments": {"tp_size": 1}},
+            "argument 'tp_size': write it 'tp-size' (the flag's full name, hyphens, no dashes in front). "
+            "Write tp-size: 1",
+        ),
+    ],
+)
+def test_a_refusal_says_once_what_to_do(changes: dict[str, Any], whole: str) -> None:
+    assert only_problem(**changes) == f"instance 'main': {whole}"
+
+
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     found = problems(
         {"name": "a-b", "version": "latest", "port": 30000, "arguments": {"tp_size": 2, "host": "x"}},
