@@ -191,7 +191,8 @@ def compile_kernel(tmp_path: Path) -> Compile:
         source.write_text(KERNEL)
         target.unlink(missing_ok=True)
         words = f"{home}/bin/nvcc -arch=sm_89 -Xcompiler -fPIC -c {source} -o {target}"
-        return run(["/bin/sh", "-c", words], env={"PATH": SYSTEM_PATH, "CUDA_HOME": str(home)})
+        # TMPDIR: a compiler that fails leaves its files there.
+        return run(["/bin/sh", "-c", words], env={"PATH": SYSTEM_PATH, "CUDA_HOME": str(home), "TMPDIR": str(tmp_path)})
 
     return compiled
 
