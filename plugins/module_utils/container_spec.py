@@ -387,18 +387,19 @@ def cgroup_parent(engine: str, slice_name: str, driver: str) -> str | None:
 
 
 def engine_facts(readings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What units depend on, from what container_info read. A reading that failed says nothing."""
+    """What units depend on, from what container_info read. `unknown` says why something of it could not be read."""
     docker, cdi = readings.get(DOCKER) or {}, readings.get("cdi") or {}
     directories, driver = docker.get("cdi_directories"), docker.get("cgroup_driver")
     facts: dict[str, Any] = {}
     if isinstance(driver, str):
         facts["cgroup_driver"] = driver
+    elif isinstance(driver, dict):
+        facts["unknown"] = f"its control groups: {driver.get('unknown')}"
     if isinstance(directories, (list, tuple)):
-        files = cdi.get("files") or ()
-        facts["cdi"] = bool(directories) and any(_has_cards(file) for file in files)
+        specs = [file.get("spec") or {} for file in cdi.get("files") or ()]
+        unread = [str(spec["unknown"]) for spec in specs if "unknown" in spec]
+        unread += [str(cdi["unknown"])] if "unknown" in cdi else []
+        facts["cdi"] = bool(directories) and any(str(spec.get("kind")) == KIND_OF_CARDS for spec in specs)
+        if directories and not facts["cdi"] and unread:
+            facts["cdi_unknown"] = "; ".join(unread)
     return {DOCKER: facts, PODMAN: {}}
-
-
-def _has_cards(file: Mapping[str, Any]) -> bool:
-    spec = file.get("spec") or {}
-    return str(spec.get("kind")) == KIND_OF_CARDS

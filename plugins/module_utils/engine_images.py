@@ -28,6 +28,7 @@ from .long_command import TookTooLong, Who, run_long
 
 ENGINES = (DOCKER, PODMAN)
 ASK_S = 60.0
+REMOVE_S = 1800.0
 MANY = 50
 # How many bytes of a file system a compressed byte of a layer becomes. 700 MB of an installation of SGLang (PyTorch for
 # the CPU, transformers, SGLang itself) were 190 MB with gzip: 3.7. Images with the libraries of CUDA, which compress
@@ -293,9 +294,18 @@ class Engine:
         if used:
             raise EngineError("cleanup.in_use", f"the container {used[0]} is made of it by now")
         for tag in image.tags:
-            self.ask("image", "rm", tag)
+            self._remove(tag)
         if self.image(image.id) is not None:
-            self.ask("image", "rm", image.id)
+            self._remove(image.id)
+
+    def _remove(self, name: str) -> None:
+        # Deleting tens of gigabytes takes longer than an answer.
+        try:
+            output = run_long([self.name, "image", "rm", name], REMOVE_S)
+        except (TookTooLong, CouldNotTell) as error:
+            raise EngineError("image.engine", f"`{self.name} image rm {name}` did not end well: {error}") from None
+        if output.code != 0:
+            raise EngineError("image.engine", f"`{self.name} image rm {name}` failed: {complaint(output)}. {self._way}")
 
 
 UNTOUCHED = "What runs was not touched. Running again goes on with the layers that are missing."

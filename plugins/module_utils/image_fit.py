@@ -76,6 +76,6 @@ def misfit_of_driver(reference: ImageReference, cuda: str, driver: str) -> Engin
         "image.driver",
         f"{reference.tagged} does not start with driver {driver}: CUDA {major} needs {oldest} or newer ({why}). Next "
         f"step: upgrade the driver{older}. An image with CUDA's compatibility library may start on data-centre cards: "
-        "then leave the driver out, and declare cuda_compat: true for the preflight",
+        "then declare cuda_compat: true, and give image_pin no driver",
         oldest_driver=oldest,
     )

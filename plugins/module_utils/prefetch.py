@@ -24,13 +24,15 @@ from typing import Any
 
 from . import desired_state, model_cache, model_fetch
 from .checks import model_reach
+from .checks.driver_readings import read_kernel_module
 from .checks.reading import CouldNotTell
 from .engine_images import Engine, human, missing_layers, room_for
 from .errors import EngineError
+from .image_fit import misfit_of_driver, misfit_of_platform
 from .image_manifest import read_platform
 from .image_pin import moved_under
 from .image_reference import ImageReference, NotAReference, parse_reference, read_tag
-from .image_store import REGISTRY, SKOPEO, Asking, look, weigh
+from .image_store import REGISTRY, SKOPEO, Asking, Present, look, weigh
 from .long_command import signs_of_life, time_limit
 from .model_cache import Wanted
 
@@ -253,7 +255,7 @@ def _image(container: Mapping[str, Any], run: Run) -> Part:
             raise EngineError("image.refused", f"{pin} has no digest. Next step: have image_pin add it, and deploy")
         options = run.options
         engine = Engine(str(container.get("engine")), options.authfile, options.tls_verify, keeps=run.keeps)
-        _bring(reference, engine, part, options)
+        _bring(reference, engine, part, options, driver_for(container, part))
     except (EngineError, NotAReference) as error:
         part.state, part.error = FAILED, _saying_untouched(error)
     part.seconds = time.monotonic() - begin
@@ -281,20 +283,25 @@ def pins_of_host() -> set[str]:
 
 
 def refuse_other_release(reference: ImageReference, pins: Collection[str]) -> None:
-    """Refuse a pin whose tag names another release than the same digest has had on this host.
+    """Refuse a pin whose tag names another release, CUDA or ROCm than the same digest has had on this host.
 
     A digest that is there is not asked for anywhere, so a tag that alone was edited would deploy the old image by the
     new name.
     """
     if str(reference) in pins:
         return
-    release = read_tag(reference.tag).release
+    said = read_tag(reference.tag)
     for pin in sorted(pins):
         try:
             other = parse_reference(pin)
         except NotAReference:
             continue
-        if other.by_digest == reference.by_digest and read_tag(other.tag).release != release:
+        if other.by_digest != reference.by_digest:
+            continue
+        had = read_tag(other.tag)
+        # What only one of them says need not be another thing.
+        pairs = ((said.release, had.release), (said.cuda, had.cuda), (said.rocm, had.rocm))
+        if any(one and two and one != two for one, two in pairs):
             raise EngineError(
                 "image.other_release",
                 f"{reference} has the digest that this host knows as {other.tagged}: its tag was edited and its digest "
@@ -302,7 +309,7 @@ def refuse_other_release(reference: ImageReference, pins: Collection[str]) -> No
             )
 
 
-def _bring(reference: ImageReference, engine: Engine, part: Part, options: Options) -> None:
+def _bring(reference: ImageReference, engine: Engine, part: Part, options: Options, driver: str) -> None:
     if options.check_tag:
         refuse_other_release(reference, pins_of_host())
     image = engine.image(reference.by_digest)
@@ -313,7 +320,7 @@ def _bring(reference: ImageReference, engine: Engine, part: Part, options: Optio
     authfile = options.authfile if shutil.which(SKOPEO) else ""
     asking = Asking(authfile=authfile, tls_verify=options.tls_verify, timeout_s=ASK_S)
     if options.check_tag:
-        _check_tag(reference, asking, part)
+        _check_tag(reference, asking, part, driver)
     _check_room(reference, asking, engine, part)
     if not options.check_mode:
         engine.pull(reference, options.timeout_s)
@@ -329,8 +336,19 @@ def _bring(reference: ImageReference, engine: Engine, part: Part, options: Optio
     part.state = PULLED
 
 
-def _check_tag(reference: ImageReference, asking: Asking, part: Part) -> None:
-    """Refuse what was moved. Where no tool can tell, go on: the engine pulls by the digest."""
+def driver_for(container: Mapping[str, Any], part: Part) -> str:
+    """The driver that an image with cards must fit; empty where it need not, or where none can be told."""
+    if not (container.get("devices") or container.get("gpus")) or container.get("cuda_compat"):
+        return ""
+    try:
+        return read_kernel_module().version or ""
+    except CouldNotTell as error:
+        part.notes.append(f"could not tell whether the driver is new enough: {error}")
+        return ""
+
+
+def _check_tag(reference: ImageReference, asking: Asking, part: Part, driver: str) -> None:
+    """Refuse what was moved or does not fit the host. Where no tool can tell, go on: the engine pulls by digest."""
     try:
         present = look(reference, asking, _platform(), reference.digest)
     except EngineError as error:
@@ -340,6 +358,18 @@ def _check_tag(reference: ImageReference, asking: Asking, part: Part) -> None:
         return
     if present.digest != reference.digest:
         raise moved_under(reference, reference.digest, present, REGISTRY)
+    refuse_misfit(reference, present, driver, part)
+
+
+def refuse_misfit(reference: ImageReference, present: Present, driver: str, part: Part) -> None:
+    """Refuse an image of another platform, or one whose CUDA needs a newer driver than this host has."""
+    error = misfit_of_platform(reference, present.platforms, _platform())
+    try:
+        error = error or misfit_of_driver(reference, present.facts.cuda, driver)
+    except CouldNotTell as unknown:
+        part.notes.append(f"could not tell whether driver {driver} is new enough for {reference.tagged}: {unknown}")
+    if error:
+        raise error
 
 
 def _check_room(reference: ImageReference, asking: Asking, engine: Engine, part: Part) -> None:

@@ -166,6 +166,7 @@ def _container_check(desired: Mapping[str, Any]) -> dict[str, Any] | None:
         "entrypoint": [container["python"]],
         "command": desired["argv"][1:],
         "container_user": desired["user"],
+        "stop_signal": "SIGTERM",
     }
 
 
@@ -732,6 +733,14 @@ def _container(
     if found is None or found.image is None:
         return None
     engine = host.engines.get(found.engine) or {}
+    unknown = [str(engine["unknown"])] if engine.get("unknown") else []
+    if draft.claim.needs_cards and engine.get("cdi_unknown"):
+        unknown.append(f"whether it knows the cards by CDI: {engine['cdi_unknown']}")
+    if unknown:
+        draft.wrong(
+            f"{found.engine} did not tell what its unit depends on ({'; '.join(unknown)}). See why, with "
+            f"`{found.engine} info`, and run again"
+        )
     devices, gpus = container_spec.devices_of(
         found.engine, draft.claim.needs_cards, draft.claim.cards, bool(engine.get("cdi", True))
     )
@@ -763,6 +772,7 @@ def _container(
         "cgroup_parent": container_spec.cgroup_parent(found.engine, f"sglang-{draft.name}.slice", driver),
         "stop_timeout_s": times.grace_period_s,
         "engine_arguments": found.engine_arguments,
+        "cuda_compat": bool(draft.declared.get("cuda_compat")),
     }
 
 
@@ -807,7 +817,7 @@ def _unit(draft: _Draft, desired: Mapping[str, Any], credentials: Sequence[str],
         **_unit_files(desired),
         "read_write_paths": [unit_words.path_word(path) for path in desired["writable_paths"]],
         "load_credentials": load,
-        "model_mounts": [unit_words.path_word(desired["model"]["path"])] if desired["model"]["local"] else [],
+        "read_paths": [unit_words.path_word(path) for path in _read_paths(desired)],
     }
     if desired["container"]:
         return {**unit, **_container_unit(desired)}
@@ -824,6 +834,15 @@ def _unit(draft: _Draft, desired: Mapping[str, Any], credentials: Sequence[str],
         "environment": [unit_words.environment_line(name, value) for name, value in desired["environment"].items()],
         "protect_home": "read-only" if in_home else "true",
     }
+
+
+def _read_paths(desired: Mapping[str, Any]) -> list[str]:
+    """What the server reads of the host, whose mounts have to be there before it starts."""
+    if not desired["container"]:
+        return [str(desired["model"]["path"])] if desired["model"]["local"] else []
+    sources = [str(mount["source"]) for mount in desired["container"]["mounts"]]
+    made = (*desired["writable_paths"], container_spec.CREDENTIALS_DIR)
+    return [path for path in sources if not any(covers(place, path) for place in made)]
 
 
 def _unit_files(desired: Mapping[str, Any]) -> dict[str, Any]:

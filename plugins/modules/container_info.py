@@ -31,8 +31,8 @@ options:
     description:
       - The instances that are declared for the host.
       - Of each the keys C(name), C(runtime) (V(native), V(docker) or V(podman)), C(image), C(arguments), C(tp),
-        C(shm_size), C(ipc), C(entrypoint), C(command), C(init), C(privileged), C(userns) and C(environment) are read.
-        Others are ignored.
+        C(shm_size), C(ipc), C(entrypoint), C(command), C(init), C(privileged), C(userns), C(environment) and
+        C(stop_signal) (that of the image where there is none) are read. Others are ignored.
       - C(entrypoint) and C(command) replace those of the image. Without C(entrypoint) those of the image are read, for
         which it must be on the host.
     type: list
@@ -45,6 +45,13 @@ options:
       - Given after a C(systemctl daemon-reload), a container that lost its cards through it is found.
     type: dict
     default: {}
+  timeout_s:
+    description:
+      - How long each reading may take. They are made side by side.
+      - The default is that of a preflight, which has to be quick. What a unit depends on is worth more patience, as a
+        busy engine answers late.
+    type: float
+    default: 1.8
 seealso:
   - module: serving.sglang.host_info
   - module: serving.sglang.toolchain_info
@@ -147,6 +154,7 @@ def main() -> None:
         argument_spec={
             "instances": {"type": "list", "elements": "dict", "default": []},
             "device_rules_before": {"type": "dict", "default": {}},
+            "timeout_s": {"type": "float", "default": container_readings.LIMIT_S},
         },
         supports_check_mode=True,
     )

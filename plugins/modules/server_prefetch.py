@@ -15,8 +15,8 @@ description:
   - Looks at what each instance starts from, as its desired-state file says it, and brings what is missing to the host.
     What runs is not touched. A start after it needs no registry and no hub.
   - An image is pulled by its digest, by the engine that runs it, and must be known to the engine by this digest
-    afterwards. Before the pull, the tag must still point to the pinned digest, and the disk must have room for the
-    layers that are missing.
+    afterwards. Before the pull, the tag must still point to the pinned digest, the image must be made for the platform
+    and, where it gets cards, the driver of the host, and the disk must have room for the layers that are missing.
   - A model that is a hub id with a revision is downloaded into the cache of huggingface_hub (C(HF_HOME)), by
     huggingface_hub of the environment or of the image that will load it, as the service user. The draft model and the
     tokenizer of an instance are treated as its model is. A model that is a folder must be there and readable.
@@ -175,10 +175,10 @@ notes:
   elements: str
 kind:
   description:
-    - What kind the first failure is, as V(image.moved), V(image.disk), V(image.pull), V(image.not_verified),
-      V(image.engine), V(model.disk), V(model.unauthorized), V(model.no_such_revision), V(model.unreachable),
-      V(model.missing), V(prefetch.environment), V(prefetch.lock), V(no_instance),
-      V(desired_state) or V(bad_timeout).
+    - What kind the first failure is, as V(image.moved), V(image.platform), V(image.driver), V(image.disk),
+      V(image.pull), V(image.not_verified), V(image.engine), V(model.disk), V(model.unauthorized),
+      V(model.no_such_revision), V(model.unreachable), V(model.missing), V(prefetch.environment), V(prefetch.lock),
+      V(no_instance), V(desired_state) or V(bad_timeout).
   returned: failure
   type: str
 failed_at:

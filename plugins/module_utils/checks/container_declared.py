@@ -193,7 +193,7 @@ def _signals_of(server: ContainerServer, containers: Containers) -> Iterator[Fin
             entrypoint = image.entrypoint
             command = image.command if command is None else command
         environment = {**image.environment, **environment}
-        if image.stop_signal not in ("", "SIGTERM", "15", "TERM"):
+        if not server.stop_signal and image.stop_signal not in ("", "SIGTERM", "15", "TERM"):
             yield SIGNALS.found(
                 f"the image of {server.name} asks to be stopped by {image.stop_signal}, not by SIGTERM",
                 f"{server.image}: StopSignal {image.stop_signal}",

@@ -30,10 +30,11 @@ from .reading import CouldNotTell, Output, Reader, Reading, Unknown, gather, kno
 
 DOCKER, PODMAN = "docker", "podman"
 ENGINES = (DOCKER, PODMAN)
-# A whole preflight of a host takes at most 3 s: what is asked in a row shares the time.
-COMMAND_S = 1.5
-IN_A_ROW_S = 0.7
+# A whole preflight of a host takes at most 3 s, so that is how long one reading may take, whatever its commands may.
 LIMIT_S = 1.8
+COMMAND_S = 60.0
+# Where several are asked in a row, none of them may take more of the reading's time than this.
+SHARE_OF_A_ROW = 0.4
 NOT_ASKED = Unknown("no declared runtime needs it, so it was not read")
 NVIDIA_MAJOR = 195
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
@@ -59,6 +60,7 @@ class ContainerServer:
     userns: str = ""
     needs_cards: bool = True
     user: str = "root"
+    stop_signal: str = ""
 
     @property
     def unit(self) -> str:
@@ -198,6 +200,7 @@ def _server(instance: Mapping[str, Any]) -> ContainerServer:
         userns=str(instance.get("userns") or ""),
         needs_cards=arguments.get("device", instance.get("device")) not in NOT_CUDA,
         user=str(user or "root"),
+        stop_signal=str(instance.get("stop_signal") or ""),
     )
 
 
@@ -453,15 +456,19 @@ def image_of(text: str, image: str) -> ImageConfig:
 
 
 def read_running(
-    engines: Sequence[str], before: Mapping[str, Sequence[str]], run: str = "/run/systemd/transient"
+    engines: Sequence[str],
+    before: Mapping[str, Sequence[str]],
+    run: str = "/run/systemd/transient",
+    limit_s: float = LIMIT_S,
 ) -> tuple[Running, ...]:
     """The running containers that were given cards."""
     found: list[Running] = []
+    row_s = SHARE_OF_A_ROW * limit_s
     for engine in engines:
         if not _has_storage(engine):
             continue
         try:
-            output = run_command([engine, "ps", "-q", "--no-trunc"], IN_A_ROW_S)
+            output = run_command([engine, "ps", "-q", "--no-trunc"], row_s)
         except CouldNotTell as error:
             if _is_missing(error):
                 continue  # another reading says so
@@ -471,9 +478,9 @@ def read_running(
         ids = output.stdout.split()
         if not ids:
             continue
-        output = run_command([engine, "inspect", *ids], IN_A_ROW_S)
+        output = run_command([engine, "inspect", *ids], row_s)
         for container in running_of(output.stdout, engine):
-            found.append(_with_rules(*container, before, run))
+            found.append(_with_rules(*container, before, run, row_s))
     return tuple(found)
 
 
@@ -499,7 +506,9 @@ def _running(one: Mapping[str, Any], engine: str) -> Running:
     return Running(str(one["Name"]).lstrip("/"), engine, wants, by_cdi or by_node)
 
 
-def _with_rules(container: Running, identity: str, before: Mapping[str, Sequence[str]], run: str) -> Running:
+def _with_rules(
+    container: Running, identity: str, before: Mapping[str, Sequence[str]], run: str, row_s: float
+) -> Running:
     scope = ("docker" if container.engine == DOCKER else "libpod") + f"-{identity}.scope"
     path = f"{run}/{scope}.d/50-DeviceAllow.conf"
     allowed: Reading[tuple[str, ...]]
@@ -510,7 +519,7 @@ def _with_rules(container: Running, identity: str, before: Mapping[str, Sequence
     except CouldNotTell as error:
         allowed = Unknown(str(error))
     if not isinstance(allowed, Unknown) and not names_cards(allowed):
-        inside = _nvidia_smi_inside(container)
+        inside = _nvidia_smi_inside(container, row_s)
     earlier = before.get(container.name)
     return Running(
         container.name,
@@ -537,9 +546,9 @@ def names_cards(rules: Sequence[str]) -> bool:
     return any(f"/dev/char/{NVIDIA_MAJOR}:" in rule or "nvidia" in rule for rule in rules)
 
 
-def _nvidia_smi_inside(container: Running) -> str:
+def _nvidia_smi_inside(container: Running, row_s: float) -> str:
     try:
-        output = run_command([container.engine, "exec", container.name, "nvidia-smi", "-L"], IN_A_ROW_S)
+        output = run_command([container.engine, "exec", container.name, "nvidia-smi", "-L"], row_s)
     except CouldNotTell as error:
         return str(error)
     return output.said
@@ -549,29 +558,34 @@ def _nvidia_smi_inside(container: Running) -> str:
 
 
 def read_containers(
-    instances: Sequence[Mapping[str, Any]], rules_before: Mapping[str, Sequence[str]] | None = None
+    instances: Sequence[Mapping[str, Any]],
+    rules_before: Mapping[str, Sequence[str]] | None = None,
+    limit_s: float = LIMIT_S,
 ) -> Containers:
-    """Read what the declared runtimes need, side by side. `rules_before`: devices by container from an earlier run."""
+    """Read what the declared runtimes need, side by side. `rules_before`: devices by container from an earlier run.
+
+    `limit_s` is how long each reading may take.
+    """
     servers = servers_of(instances)
     engines = [engine for engine in ENGINES if any(server.runtime == engine for server in servers)]
     if not engines:
         return Containers()
     images = {server.image: server.runtime for server in servers if server.image}
     readers: dict[str, Reader] = {
-        "toolkit": Reader(read_toolkit, LIMIT_S),
-        "cdi": Reader(cdi_readings.read_cdi, LIMIT_S),
-        "cards": Reader(read_cards, LIMIT_S),
-        "driver": Reader(read_driver, LIMIT_S),
-        "running": Reader(functools.partial(read_running, engines, rules_before or {}), LIMIT_S),
+        "toolkit": Reader(read_toolkit, limit_s),
+        "cdi": Reader(cdi_readings.read_cdi, limit_s),
+        "cards": Reader(read_cards, limit_s),
+        "driver": Reader(read_driver, limit_s),
+        "running": Reader(functools.partial(read_running, engines, rules_before or {}, limit_s=limit_s), limit_s),
     }
     if DOCKER in engines:
-        readers[DOCKER] = Reader(read_docker, LIMIT_S)
-        readers["daemon_json"] = Reader(read_daemon_json, LIMIT_S)
-        readers["nodes_without_link"] = Reader(read_nodes_without_link, LIMIT_S)
+        readers[DOCKER] = Reader(read_docker, limit_s)
+        readers["daemon_json"] = Reader(read_daemon_json, limit_s)
+        readers["nodes_without_link"] = Reader(read_nodes_without_link, limit_s)
     if PODMAN in engines:
-        readers[PODMAN] = Reader(read_podman, LIMIT_S)
+        readers[PODMAN] = Reader(read_podman, limit_s)
     for image, engine in images.items():
-        readers[f"image {image}"] = Reader(functools.partial(read_image, engine, image), LIMIT_S)
+        readers[f"image {image}"] = Reader(functools.partial(read_image, engine, image), limit_s)
     read = gather(readers)
     said = {f"image {image}": image for image in images}
     return Containers(
@@ -604,8 +618,8 @@ def examine(params: Mapping[str, Any]) -> dict[str, Any]:
     from . import container_checks
     from .check import as_dicts, run_checks
 
-    before = params.get("device_rules_before")
-    containers = read_containers(instances_of(params.get("instances")), _rules_before(before))
+    before, limit_s = params.get("device_rules_before"), float(params.get("timeout_s") or LIMIT_S)
+    containers = read_containers(instances_of(params.get("instances")), _rules_before(before), limit_s)
     if not containers.servers:
         finding = container_checks.RUNTIME_MISSING.fine("no container runtime is declared")
         return {"readings": containers.as_dict(), "findings": as_dicts([finding])}

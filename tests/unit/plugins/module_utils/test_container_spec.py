@@ -67,6 +67,7 @@ def test_what_the_engine_is_told() -> None:
         "cgroup_parent": None,
         "stop_timeout_s": desired["grace"]["period_s"],
         "engine_arguments": [],
+        "cuda_compat": False,
     }
     assert unit_files(desired) == [
         "/etc/containers/systemd/sglang-main.container",
@@ -248,7 +249,32 @@ def test_engine_facts_of_readings() -> None:
     without = {"docker": {"cgroup_driver": "cgroupfs", "cdi_directories": []}, "cdi": cards}
     assert container_spec.engine_facts(without)["docker"] == {"cgroup_driver": "cgroupfs", "cdi": False}
     failed = {"docker": {"cgroup_driver": {"unknown": "x"}, "cdi_directories": {"unknown": "x"}}}
-    assert container_spec.engine_facts(failed)["docker"] == {}
+    assert container_spec.engine_facts(failed)["docker"] == {"unknown": "its control groups: x"}
+    garbled = {"files": [{"path": "/etc/cdi/nvidia.yaml", "spec": {"unknown": "no YAML"}}]}
+    for cdi, why in ((garbled, "no YAML"), ({"unknown": "took too long"}, "took too long")):
+        facts = container_spec.engine_facts({**with_cards, "cdi": cdi})["docker"]
+        assert facts == {"cgroup_driver": "systemd", "cdi": False, "cdi_unknown": why}
+
+
+@pytest.mark.parametrize(
+    ("facts", "arguments", "said"),
+    [
+        ({"unknown": "its control groups: late"}, {"device": "cpu"}, "(its control groups: late)"),
+        ({"cgroup_driver": "systemd", "cdi": False, "cdi_unknown": "late"}, {}, "knows the cards by CDI: late"),
+    ],
+)
+def test_a_unit_is_not_made_of_what_could_not_be_read(facts: Any, arguments: Any, said: str) -> None:
+    host = spec.Host("h1", "h1", engines={"docker": facts})
+    (problem,) = resolve(host, runtime="docker", arguments={**MAIN["arguments"], **arguments}).problems
+    assert said in problem
+    assert "did not tell what its unit depends on" in problem
+    assert resolve(host, runtime="podman").problems == []
+
+
+def test_cards_that_nobody_needs_need_not_be_known() -> None:
+    host = spec.Host("h1", "h1", engines={"docker": {"cgroup_driver": "systemd", "cdi": False, "cdi_unknown": "late"}})
+    arguments = {**MAIN["arguments"], "device": "cpu"}
+    assert resolve(host, runtime="docker", cards=None, arguments=arguments).problems == []
 
 
 def test_secrets_reach_a_container_through_files_of_its_own_user() -> None:
@@ -329,3 +355,12 @@ def test_no_value_is_expanded_by_systemd(value: str) -> None:
     word = exec_word(f"--env=A={value}")
     assert not re.search(r"(?<!%)%(%%)*(?!%)", word)
     assert not re.search(r"(?<!\$)\$(\$\$)*(?!\$)", word)
+
+
+def test_a_unit_waits_for_the_mounts_of_what_is_read() -> None:
+    mounts = [{"source": "/data/templates"}, {"source": "/scratch", "read_only": False}]
+    outcome = resolve(mounts=mounts, runtime="docker", api_key="k-123456789")
+    unit = outcome.instances[0].unit
+    assert unit["read_paths"] == ["/data/templates", "/scratch", "/srv/models/tiny"]
+    assert "/var/cache/sglang" in unit["read_write_paths"]
+    assert resolve(runtime="docker", model="Qwen/Qwen3-8B", revision="abc").instances[0].unit["read_paths"] == []

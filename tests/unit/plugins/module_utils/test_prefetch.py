@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.serving.sglang.plugins.module_utils import prefetch
+from ansible_collections.serving.sglang.plugins.module_utils.checks.driver_readings import KernelModule
+from ansible_collections.serving.sglang.plugins.module_utils.checks.reading import CouldNotTell
 from ansible_collections.serving.sglang.plugins.module_utils.errors import EngineError
+from ansible_collections.serving.sglang.plugins.module_utils.image_manifest import Entry, ImageFacts, read_platform
 from ansible_collections.serving.sglang.plugins.module_utils.image_reference import parse_reference
+from ansible_collections.serving.sglang.plugins.module_utils.image_store import Present
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +95,7 @@ def test_no_states_are_not_all_instances_of_the_host(tmp_path: Path) -> None:
     assert fetch([], check_mode=True)["instances"] == []
 
 
-ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+ONE, TWO, THREE = (f"sha256:{digit * 64}" for digit in "123")
 
 
 @pytest.mark.parametrize(
@@ -99,15 +103,19 @@ ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
     [
         # Only the tag was edited.
         (f"r.example/sglang:v0.5.23@{ONE}", True),
-        (f"r.example/sglang:v0.5.23@{TWO}", False),
+        (f"r.example/sglang:v0.5.23@{THREE}", False),
         (f"r.example/sglang:v0.5.22@{ONE}", False),
         # Another tag of the same release.
         (f"r.example/sglang:v0.5.22-kept@{ONE}", False),
         (f"other.example/sglang:v0.5.23@{ONE}", False),
+        (f"r.example/sglang:v0.5.22-cu130@{ONE}", False),
+        (f"r.example/sglang:v0.5.21-cu130@{TWO}", True),
+        (f"r.example/sglang:v0.5.21-cu129-runtime@{TWO}", False),
+        (f"r.example/sglang:v0.5.21-rocm720@{TWO}", False),
     ],
 )
 def test_a_tag_that_alone_was_edited_is_refused(pin: str, refused: bool) -> None:
-    known = {f"r.example/sglang:v0.5.22@{ONE}"}
+    known = {f"r.example/sglang:v0.5.22@{ONE}", f"r.example/sglang:v0.5.21-cu129@{TWO}"}
     reference = parse_reference(pin)
     if refused:
         with pytest.raises(EngineError, match="its tag was edited and its digest was not"):
@@ -125,3 +133,49 @@ def test_the_pins_of_a_host_are_those_of_all_its_states(tmp_path: Path, monkeypa
     (tmp_path / "etc" / "main.previous.json").write_text(f'{{"desired": {{"container": {{"image": "{pins[1]}"}}}}}}')
     (tmp_path / "running" / "main.json").write_bytes(b"\xff" + f'"image": "{pins[2]}"'.encode())
     assert prefetch.pins_of_host() == set(pins)
+
+
+def part() -> prefetch.Part:
+    return prefetch.Part("image", "x")
+
+
+@pytest.mark.parametrize(
+    ("platforms", "cuda", "driver", "kind"),
+    [
+        (["linux/arm64"], "", "", "image.platform"),
+        (["linux/arm64", "linux/amd64"], "", "", ""),
+        ([], "", "", ""),
+        (["linux/amd64"], "13.0", "570.86.15", "image.driver"),
+        (["linux/amd64"], "13.0", "580.65.06", ""),
+        (["linux/amd64"], "12.9", "", ""),
+    ],
+)
+def test_an_image_that_does_not_fit_the_host_is_not_pulled(
+    platforms: list[str], cuda: str, driver: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefetch.platform, "machine", lambda: "x86_64")
+    entries = tuple(Entry(read_platform(each), ONE) for each in platforms)
+    present = Present(ONE, "skopeo", True, entries, ImageFacts(cuda=cuda))
+    reference = parse_reference(f"r.example/sglang:v0.5.22@{ONE}")
+    if not kind:
+        prefetch.refuse_misfit(reference, present, driver, part())
+        return
+    with pytest.raises(EngineError) as raised:
+        prefetch.refuse_misfit(reference, present, driver, part())
+    assert raised.value.kind == kind
+
+
+def test_a_driver_matters_where_the_container_gets_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefetch, "read_kernel_module", lambda: KernelModule("580.65.06", "/proc"))
+    assert prefetch.driver_for({"devices": ["nvidia.com/gpu=0"]}, part()) == "580.65.06"
+    assert prefetch.driver_for({"gpus": "all"}, part()) == "580.65.06"
+    assert prefetch.driver_for({"devices": [], "gpus": None}, part()) == ""
+    assert prefetch.driver_for({"gpus": "all", "cuda_compat": True}, part()) == ""
+
+    def fails() -> KernelModule:
+        raise CouldNotTell("no /sys")
+
+    monkeypatch.setattr(prefetch, "read_kernel_module", fails)
+    noted = part()
+    assert prefetch.driver_for({"gpus": "all"}, noted) == ""
+    assert noted.notes == ["could not tell whether the driver is new enough: no /sys"]

@@ -280,6 +280,7 @@ def test_whom_a_stop_reaches(words: str, environment: dict[str, str], kind: str)
         ({"entrypoint": ["/start.sh"]}, ImageConfig(), "unknown", "could not tell"),
         ({"entrypoint": None}, UNREAD, "unknown", "it did not answer"),
         ({}, ImageConfig(stop_signal="SIGINT"), "error", "SIGINT"),
+        ({"stop_signal": "SIGTERM"}, ImageConfig(stop_signal="SIGINT"), None, ""),
         ({"entrypoint": []}, ImageConfig(("tini", "-g", "--"), ()), None, ""),
         ({"init": True}, ImageConfig(), None, ""),
         ({"init": True}, ImageConfig(environment={"TINI_KILL_PROCESS_GROUP": "1"}), "error", "whole group"),
