@@ -24,12 +24,10 @@ from .engine_images import ENGINES, Engine, Image, repository_of
 from .environments import ENVIRONMENTS_DIR
 from .errors import EngineError
 from .long_command import signs_of_life, time_limit
-from .prefetch import Options, alone
+from .prefetch import YOUNG_S, Options, alone, fetched_lately
 
 UNITS_DIRS = ("/etc/systemd/system", "/run/systemd/system", "/etc/containers/systemd")
 MARK = ".serving-sglang"
-# What is younger may belong to a deployment that is under way: the state that points to it is written after it.
-YOUNG_S = 3600.0
 IMAGE, ENVIRONMENT = "image", "environment"
 
 
@@ -296,7 +294,7 @@ def clean_up(params: Mapping[str, Any], check_mode: bool) -> dict[str, Any]:
 
 
 def _clean_up(params: Mapping[str, Any], remove: bool) -> dict[str, Any]:
-    states = pointers(read_states(), ENVIRONMENTS_DIR)
+    states = pointers({**read_states(), "a prefetch of the last hour": list(fetched_lately())}, ENVIRONMENTS_DIR)
     notes: list[str] = []
     images, containers = _stored(params["engines"], notes)
     verdicts = judge_images(images, containers, states, params["repositories"], int(params["keep"]))

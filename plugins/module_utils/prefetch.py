@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from . import desired_state, model_cache, model_fetch
+from . import desired_state, model_cache, model_fetch, whole_file
 from .checks import model_reach
 from .checks.driver_readings import read_kernel_module
 from .checks.reading import CouldNotTell
@@ -38,6 +38,10 @@ from .model_cache import Wanted
 
 RUN_DIR = "/run/sglang"
 LOCK = "prefetch.lock"
+# The pins that were asked for, each with the time in seconds since 1970.
+PINS = "prefetched.json"
+# What was fetched since then may belong to a deployment that is under way: it writes its states afterwards.
+YOUNG_S = 3600.0
 # Between two looks at a lock that another run holds.
 LOCK_S = 0.2
 # An answer of a registry, not a pull.
@@ -262,6 +266,22 @@ def _image(container: Mapping[str, Any], run: Run) -> Part:
     return part
 
 
+def fetched_lately() -> dict[str, float]:
+    """The pins that a prefetch on this host had to do with in the last hour."""
+    try:
+        with open(os.path.join(RUN_DIR, PINS), encoding="utf-8") as handle:
+            pins = json.load(handle)
+        return {str(pin): float(at) for pin, at in pins.items() if float(at) > time.time() - YOUNG_S}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _note(reference: ImageReference) -> None:
+    pins = {**fetched_lately(), str(reference): time.time()}
+    with contextlib.suppress(OSError):
+        whole_file.replace(os.path.join(RUN_DIR, PINS), json.dumps(pins), 0o644)
+
+
 def _saying_untouched(error: EngineError) -> EngineError:
     """What a registry or a pin lacks is said by others, who do not know that a server may be running."""
     if "not touched" in error.msg:
@@ -312,6 +332,8 @@ def refuse_other_release(reference: ImageReference, pins: Collection[str]) -> No
 def _bring(reference: ImageReference, engine: Engine, part: Part, options: Options, driver: str) -> None:
     if options.check_tag:
         refuse_other_release(reference, pins_of_host())
+    if not options.check_mode:
+        _note(reference)
     image = engine.image(reference.by_digest)
     if image is not None and image.has(reference):
         part.state = THERE

@@ -102,10 +102,24 @@ def test_environment_caches_and_mounts() -> None:
     assert "SGLANG_MAX_NEW_TOKENS_LIMIT=2500" in environment
     assert "PYTHONPATH=/opt/sglang/stubs" in environment, "what the image sets holds"
     mounts = {mount["Destination"]: mount["RW"] for mount in inspected("h1")["Mounts"]}
-    assert mounts == {"/srv/models/tiny": False, "/var/cache/sglang": True, "/var/lib/sglang/main": True}
+    assert mounts == {
+        "/run/sglang/credentials/main": False,
+        "/srv/models/tiny": False,
+        "/var/cache/sglang": True,
+        "/var/lib/sglang/main": True,
+    }
     shared = on("h1", f"nsenter --mount=/proc/{server('h1')}/ns/mnt df --output=size -B1 /dev/shm").split()[-1]
     assert int(shared) == 1 << 30
     assert on("h1", "ls /etc/containers/systemd/sglang-main.container; ls /etc/systemd/system/sglang-main.service || :")
+
+
+def test_a_secret_reaches_the_server_by_a_file_of_its_user() -> None:
+    environment = on("h1", f"tr '\\0' '\\n' < /proc/{server('h1')}/environ").splitlines()
+    (place,) = (line.partition("=")[2] for line in environment if line.startswith("HF_TOKEN_PATH="))
+    assert on("h1", "stat", "-c", "%U:%a", place).strip() == "sglang:400"
+    assert on("h1", "nsenter", f"--mount=/proc/{server('h1')}/ns/mnt", "cat", place) == "only-for-the-tests"
+    seen = on("h1", "podman", "inspect", "sglang-main") + on("h1", "systemctl", "cat", UNIT)
+    assert "only-for-the-tests" not in seen + on("h1", "cat", "/etc/sglang/main.json")
 
 
 def test_podman_waits_for_the_grace_period_and_systemd_longer() -> None:

@@ -73,6 +73,13 @@ def test_what_a_state_points_to_is_kept_and_the_rest_of_its_repository_is_not() 
     assert reasons[f"{NAME}@{digest(2)}"] == "/etc/sglang/main.previous.json points to it"
 
 
+def test_what_a_deployment_under_way_has_fetched_is_kept() -> None:
+    pin = f"{NAME}:v0.5.23@{digest(4)}"
+    states = pointers({"/etc/sglang/main.json": state(3), "a prefetch of the last hour": [pin]}, "/opt/sglang")
+    verdicts = judge_images([image(4), image(5)], {}, states)
+    assert [verdict.kept for verdict in verdicts] == ["a prefetch of the last hour points to it", ""]
+
+
 @pytest.mark.parametrize(
     ("changed", "kept"),
     [

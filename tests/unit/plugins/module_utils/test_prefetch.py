@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,18 @@ def test_a_driver_matters_where_the_container_gets_cards(monkeypatch: pytest.Mon
     noted = part()
     assert prefetch.driver_for({"gpus": "all"}, noted) == ""
     assert noted.notes == ["could not tell whether the driver is new enough: no /sys"]
+
+
+def test_what_was_fetched_lately_is_known_for_an_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run").mkdir()
+    assert prefetch.fetched_lately() == {}
+    old, new = (parse_reference(f"r.example/sglang:v0.5.2{number}@{ONE}") for number in (2, 3))
+    prefetch._note(old)
+    now = time.time()
+    monkeypatch.setattr(prefetch.time, "time", lambda: now + prefetch.YOUNG_S - 60)
+    prefetch._note(new)
+    assert set(prefetch.fetched_lately()) == {str(old), str(new)}
+    monkeypatch.setattr(prefetch.time, "time", lambda: now + prefetch.YOUNG_S + 60)
+    assert set(prefetch.fetched_lately()) == {str(new)}
+    (tmp_path / "run" / prefetch.PINS).write_text("[")
+    assert prefetch.fetched_lately() == {}
