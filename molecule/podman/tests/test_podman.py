@@ -117,7 +117,7 @@ def test_a_secret_reaches_the_server_by_a_file_of_its_user() -> None:
     environment = on("h1", f"tr '\\0' '\\n' < /proc/{server('h1')}/environ").splitlines()
     (place,) = (line.partition("=")[2] for line in environment if line.startswith("HF_TOKEN_PATH="))
     assert on("h1", "stat", "-c", "%U:%a", place).strip() == "sglang:400"
-    assert on("h1", "nsenter", f"--mount=/proc/{server('h1')}/ns/mnt", "cat", place) == "only-for-the-tests"
+    assert on("h1", "nsenter", f"--mount=/proc/{server('h1')}/ns/mnt", "cat", place).strip() == "only-for-the-tests"
     seen = on("h1", "podman", "inspect", "sglang-main") + on("h1", "systemctl", "cat", UNIT)
     assert "only-for-the-tests" not in seen + on("h1", "cat", "/etc/sglang/main.json")
 
