@@ -103,8 +103,18 @@ def fleet() -> Iterator[None]:
     subprocess.run([HOSTS, "down", "--fleet", FLEET], check=True, stdout=sys.stderr)
 
 
-def test_a_host_that_differs_ends_with_2_and_names_what_to_do(tmp_path: Path) -> None:
-    run = in_time(tmp_path, sglang_server_instances=[BROKEN])
+@pytest.fixture(scope="module")
+def differing(fleet: None, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return in_time(tmp_path_factory.mktemp("differing"), sglang_server_instances=[BROKEN])
+
+
+@pytest.fixture(scope="module")
+def clean(fleet: None, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return in_time(tmp_path_factory.mktemp("clean"))
+
+
+def test_a_host_that_differs_ends_with_2_and_names_what_to_do(differing: Run) -> None:
+    run = differing
     assert run.status == 2, run.printed
     assert run.report["outcome"] == "differs"
     for host in ("h1", "h2"):
@@ -115,8 +125,8 @@ def test_a_host_that_differs_ends_with_2_and_names_what_to_do(tmp_path: Path) ->
     assert "changed=0" in run.printed
 
 
-def test_what_machines_read(tmp_path: Path) -> None:
-    run = in_time(tmp_path, sglang_server_instances=[BROKEN])
+def test_what_machines_read(differing: Run) -> None:
+    run = differing
     suites = ElementTree.parse(run.junit).getroot().findall("testsuite")
     assert [suite.get("name") for suite in suites] == ["h1", "h2"]
     for suite in suites:
@@ -126,8 +136,8 @@ def test_what_machines_read(tmp_path: Path) -> None:
     assert areas == {"declaration", "arguments", "memory", "toolchain", "caches", "host", "container"}
 
 
-def test_a_host_that_is_clean_ends_with_0(tmp_path: Path) -> None:
-    run = in_time(tmp_path)
+def test_a_host_that_is_clean_ends_with_0(clean: Run) -> None:
+    run = clean
     assert run.status == 0, run.printed
     assert run.report["outcome"] == "clean"
     assert run.found("h1", "error", "unknown") == set()
@@ -168,12 +178,10 @@ def test_one_host_of_the_fleet_and_check_mode(tmp_path: Path) -> None:
     assert run.found("h2", "error") == {"declaration.model_missing"}
 
 
-def test_a_second_run_says_the_same(tmp_path: Path) -> None:
-    said = []
-    for _time in range(2):
-        run = in_time(tmp_path, "--limit", "h1")
-        said.append([(one["id"], one["severity"]) for one in run.report["hosts"]["h1"]["findings"]])
-    assert said[0] == said[1]
+def test_a_second_run_says_the_same(clean: Run, tmp_path: Path) -> None:
+    again = in_time(tmp_path, "--limit", "h1")
+    first, second = (run.report["hosts"]["h1"]["findings"] for run in (clean, again))
+    assert [(one["id"], one["severity"]) for one in first] == [(one["id"], one["severity"]) for one in second]
 
 
 def test_an_ordinary_user_is_told_what_could_not_be_told(tmp_path: Path) -> None:
