@@ -48,6 +48,7 @@ VARIABLES = {
         "PYTHONPATH": "/opt/sglang/0.5.22/stubs",
         "SGLANG_USE_CPU_ENGINE": "1",
         "OMP_NUM_THREADS": "1",
+        "LAB_START_METHOD": os.environ.get("LAB_START_METHOD", "fork"),
     },
     "sglang_server_arguments": ARGUMENTS,
     "sglang_server_instances": [

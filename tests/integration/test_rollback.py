@@ -39,7 +39,6 @@ class Operator:
             "sglang_server_environment": {
                 **given["sglang_server_environment"],
                 "PYTHONPATH": f"/opt/sglang/{version}/stubs",
-                "LAB_START_METHOD": os.environ.get("LAB_START_METHOD", "fork"),
             },
             "sglang_server_arguments": {**given["sglang_server_arguments"], **arguments},
             "sglang_server_instances": given["sglang_server_instances"][:1],

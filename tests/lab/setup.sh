@@ -158,7 +158,7 @@ make_rootfs() { # make_rootfs SUITE
   local suite=$1 hash mirror packages part
   part=$(part_of "$suite")
   packages=$(packages_of "$suite" | xargs)
-  hash=$({ echo "$suite $packages"; customize_rootfs "$suite"; } | hash_of)
+  hash=$({ echo "$suite $packages"; customize_rootfs "$suite"; cat "$here"/host/*; } | hash_of)
   is_made "$part" "$hash" "$cache/rootfs-$suite" && return 0
   refuse_if_in_use "$cache/rootfs-$suite"
   need_disk 1500 "the hosts' root file system"
@@ -174,6 +174,7 @@ make_rootfs() { # make_rootfs SUITE
     --customize-hook="$work/customize-$suite" "$suite" "$work/rootfs-$suite" \
     "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$work/mmdebstrap-$suite.log" 2>&1 \
     || { tail -20 "$work/mmdebstrap-$suite.log" >&2; fail "Debian $suite could not be installed from $mirror: see above. SGLANG_TEST_MIRROR names another mirror."; }
+  cp "$here"/host/* "$work/rootfs-$suite/usr/lib/python3/dist-packages/"
   put_in_place "$part" "$hash" "$work/rootfs-$suite" "$cache/rootfs-$suite"
 }
 
