@@ -100,6 +100,15 @@ def test_a_request_of_2000_tokens_outlives_a_stop() -> None:
     on("h1", "systemctl", "start", UNIT)
 
 
+@fleet.full
+def test_what_docker_was_told_to_stop_is_not_started_again() -> None:
+    grace = desired()["grace"]["period_s"]
+    on("h1", "docker", "stop", "--time", str(grace), "sglang-main", timeout=300)
+    wait_until(lambda: shown("h1", "ActiveState") == ["inactive"], "the unit ends with its container", 60)
+    assert shown("h1", "Result", "NRestarts") == ["success", "0"]
+    on("h1", "systemctl", "start", UNIT)
+
+
 def test_a_restart_of_docker_drains_the_server_and_starts_it_again() -> None:
     before = shown("h1", "InvocationID")
     stream = fleet.Stream("h1", 1500)
