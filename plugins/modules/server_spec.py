@@ -528,10 +528,12 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
+    # Of the readings only these are looked at.
+    read = {name: given["engines"].get(name) for name in ("docker", "podman", "cdi")}
     wrong = [
         f"{name} of '{key}' is {value!r}, expected what the module that is named in the documentation returns"
-        for name, kind in (("cuda_homes", str), ("engines", Mapping))
-        for key, value in given[name].items()
+        for name, values, kind in (("cuda_homes", given["cuda_homes"], str), ("engines", read, Mapping))
+        for key, value in values.items()
         if value is not None and not isinstance(value, kind)
     ]
     if wrong:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.serving.sglang.plugins.module_utils.checks import container_readings
 from ansible_collections.serving.sglang.plugins.modules import server_spec
 
 DEFAULTS = {"version": "0.5.22", "output_cap_tokens": 4096, "slowest_tokens_per_s": 100}
@@ -108,6 +109,14 @@ def test_an_instance_that_is_no_mapping(run) -> None:
 
 
 @pytest.mark.parametrize("given", [{"engines": {"docker": "x"}}, {"cuda_homes": {"0.5.22": ["/opt"]}}])
+def test_readings_are_taken_as_container_info_returns_them(run) -> None:
+    instance = {"name": "main", "runtime": "podman", "image": "r.example/sglang:v0.5.22"}
+    engines = container_readings.examine({"instances": [instance]})["readings"]
+    assert engines["servers"]
+    status, result = run(MAIN, given={"engines": engines})
+    assert status == 0, result
+
+
 def test_readings_that_are_none_are_refused(run, given) -> None:
     status, result = run(MAIN, given=given)
     assert status == 1
