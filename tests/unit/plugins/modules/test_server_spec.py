@@ -108,7 +108,6 @@ def test_an_instance_that_is_no_mapping(run) -> None:
     assert len(result["msg"]) < 200
 
 
-@pytest.mark.parametrize("given", [{"engines": {"docker": "x"}}, {"cuda_homes": {"0.5.22": ["/opt"]}}])
 def test_readings_are_taken_as_container_info_returns_them(run) -> None:
     instance = {"name": "main", "runtime": "podman", "image": "r.example/sglang:v0.5.22"}
     engines = container_readings.examine({"instances": [instance]})["readings"]
@@ -117,6 +116,7 @@ def test_readings_are_taken_as_container_info_returns_them(run) -> None:
     assert status == 0, result
 
 
+@pytest.mark.parametrize("given", [{"engines": {"docker": "x"}}, {"cuda_homes": {"0.5.22": ["/opt"]}}])
 def test_readings_that_are_none_are_refused(run, given) -> None:
     status, result = run(MAIN, given=given)
     assert status == 1
