@@ -142,6 +142,9 @@ def _bytes_or_none(data: dict[str, Any], name: str, where: str) -> int | None:
     return value
 
 
+_PARTS = ("args", "container", "credentials", "drain", "environment", "grace", "limits", "model", "native", "start")
+
+
 def parse(text: str, where: str) -> Desired:
     """A desired-state file's text as `Desired`; refuses what it cannot rely on, saying which part."""
     try:
@@ -161,6 +164,13 @@ def parse(text: str, where: str) -> Desired:
     instance = _get(data, "instance", (str,), where)
     if not INSTANCE_NAME.match(instance):
         raise EngineError("desired_state", f"{where}: instance {instance!r} does not match {INSTANCE_NAME.pattern}.")
+    for name in _PARTS:
+        if not isinstance(data.get(name), (dict, type(None))):
+            raise EngineError(
+                "desired_state",
+                f"{where}: '{name}' is {type(data[name]).__name__}, expected a mapping. Run the role sglang_server "
+                "again.",
+            )
     model, limits, drain = _part(data, "model"), _part(data, "limits"), _part(data, "drain")
     grace, start, credentials = _part(data, "grace"), _part(data, "start"), _part(data, "credentials")
     return Desired(

@@ -17,6 +17,8 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _CLOSE = 0.9
 # systemd reads sizes into 64 bits and leaves a setting out that does not fit.
 _MOST = 1 << 63
+# Python alone takes a tenth of what a server takes, and that is more than this. Who writes 24 means 24G.
+_LEAST = 64 << 20
 
 
 def parse_size(value: Any) -> int | None:
@@ -46,8 +48,8 @@ def read_limits(memory_max: Any, memory_high: Any, memory_swap_max: Any) -> tupl
         if (values[name] or 0) >= _MOST:
             problems.append(f"{name}: {value} is more than systemd takes. Give a size of host memory, as 24G")
     limits = Limits(values["memory_max"], values["memory_high"], values["memory_swap_max"])
-    if limits.memory_max_bytes == 0:
-        problems.append("memory_max is 0, nothing could start")
+    if limits.memory_max_bytes is not None and limits.memory_max_bytes < _LEAST:
+        problems.append(f"memory_max is {memory_max}, nothing could start. Give a size of host memory, as 24G")
     warnings: list[str] = []
     high, most = limits.memory_high_bytes, limits.memory_max_bytes
     if high is not None and most is not None:

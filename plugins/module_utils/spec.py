@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from . import cards, container_spec, container_words, grace, port_plan, server_args, unit_words
 from .checks import args_checks, args_release
@@ -73,9 +74,10 @@ DEFAULTS: dict[str, Any] = {
 # Three numbers at least: YAML reads a bare 0.10 as 0.1.
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)+(?:\.?(?:a|b|rc|post)[0-9]+)*(?:\+[A-Za-z0-9.]+)?")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+REPLICA_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LINE_TO_PASTE = re.compile(r"[a-z0-9_-]+: ")
-# As the longest grace period: a start that takes a day is none.
-_LONGEST_START_S = 86_400
+# As the longest grace period: a start or a drain that takes longer than a day is none.
+_LONGEST_S = 86_400
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 _HIDDEN_BY_PROTECT_HOME = ("/home/", "/root/", "/run/user/")
 _WRITTEN_ARGUMENTS = (
@@ -538,8 +540,16 @@ def _check_the_rest(draft: _Draft) -> None:
     if not _is_address(str(declared["host"])):
         draft.wrong(f"host '{declared['host']}' is no address to listen on, as 0.0.0.0 or 10.0.0.11")
     url = declared.get("worker_url")
-    if url and not re.fullmatch(r"https?://[^/\s]+", str(url)):
+    if url and not _is_worker_url(str(url)):
         draft.wrong(f"worker_url '{url}' is not a URL as http://10.0.0.11:30000 (no path)")
+    replica = declared.get("replica")
+    if replica and not REPLICA_NAME.fullmatch(str(replica)):
+        draft.wrong(
+            f"replica '{str(replica)[:80]}' is no name: letters, digits, dots, dashes and underscores, at most 128, "
+            "beginning with a letter or a digit"
+        )
+    if int(declared.get("nnodes") or 0) < 1 and declared.get("nnodes") is not None:
+        draft.wrong(f"nnodes is {declared['nnodes']}, expected at least 1")
     if str(declared["host"]) in ("127.0.0.1", "localhost", "::1") and not declared.get("worker_url"):
         draft.doubtful(f"host {declared['host']}: only a gateway on this very host reaches the server")
     for path in declared.get("writable_paths") or ():
@@ -547,6 +557,10 @@ def _check_the_rest(draft: _Draft) -> None:
             draft.wrong(f"writable_paths: '{path}' is not an absolute path")
     if not str(declared["hf_home"]).startswith("/"):
         draft.wrong(f"hf_home '{declared['hf_home']}' is not an absolute path")
+    for name in ("model", "hf_home"):
+        path = str(declared.get(name) or "")
+        if path.startswith("/") and container_spec.plain(path) != (path.rstrip("/") or "/"):
+            draft.wrong(f"{name} '{path}' is not written plainly: {container_spec.plain(path)}")
     for path in _written_places(draft):
         theirs = container_spec.unfit_to_write(path) if path.startswith("/") else ""
         if theirs:
@@ -554,8 +568,8 @@ def _check_the_rest(draft: _Draft) -> None:
     fraction = declared.get("mem_fraction")
     if isinstance(fraction, bool) or not isinstance(fraction, (str, int, float, type(None))):
         draft.wrong(f"mem_fraction is {fraction!r}. It is auto, conservative or a number, as 0.85")
-    if not 1 <= int(declared["start_deadline_s"]) <= _LONGEST_START_S:
-        draft.wrong(f"start_deadline_s is {declared['start_deadline_s']}, expected 1 to {_LONGEST_START_S} seconds")
+    if not 1 <= int(declared["start_deadline_s"]) <= _LONGEST_S:
+        draft.wrong(f"start_deadline_s is {declared['start_deadline_s']}, expected 1 to {_LONGEST_S} seconds")
     for name in SECRETS:
         secret = str(declared.get(name) or "")
         if secret.strip() != secret or not secret.isascii() or not secret.isprintable():
@@ -600,6 +614,8 @@ def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
     for note in times.notes:
         draft.doubtful(note)
     given = declared.get("drain_timeout_s")
+    if given is not None and given > _LONGEST_S:
+        draft.wrong(f"drain_timeout_s is {given}, expected at most {_LONGEST_S} seconds, a day")
     if given is not None and given < times.drain_timeout_s:
         ends = "cuts off what is left" if declared["drain_on_timeout"] == "abort" else "ends without a stop"
         draft.doubtful(
@@ -875,13 +891,22 @@ def _probe_address(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
+def _is_worker_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        host = _is_address(parts.hostname or "")
+        return host and parts.scheme in ("http", "https") and parts.port != 0 and text.endswith(f"//{parts.netloc}")
+    except ValueError:  # as of a port above 65535
+        return False
+
+
 def _is_address(text: str) -> bool:
     """Whether a text is an IP address, bare or in brackets, or a name of a host."""
     try:
         ipaddress.ip_address(text[1:-1] if re.fullmatch(r"\[.*\]", text) else text)
     except ValueError:
         # What has only digits and dots is an address with a slip.
-        return bool(_HOST_NAME.fullmatch(text)) and not re.fullmatch(r"[0-9.]+", text)
+        return len(text) <= 253 and bool(_HOST_NAME.fullmatch(text)) and not re.fullmatch(r"[0-9.]+", text)
     return True
 
 

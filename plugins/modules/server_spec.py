@@ -469,7 +469,10 @@ def with_memory(outcome: Outcome, given: dict[str, Any], host: Host) -> Outcome:
 
 def fits(option: Mapping[str, Any], value: Any) -> bool:
     """Whether Ansible takes a value for an option."""
-    return not ArgumentSpecValidator({"value": dict(option)}).validate({"value": value}).error_messages
+    try:
+        return not ArgumentSpecValidator({"value": dict(option)}).validate({"value": value}).error_messages
+    except (TypeError, ValueError, OverflowError):  # as of infinity for a whole number
+        return False
 
 
 def wrong_types(given: Mapping[str, Any]) -> list[str]:
@@ -480,7 +483,7 @@ def wrong_types(given: Mapping[str, Any]) -> list[str]:
         name = declared.get("name") if isinstance(declared, dict) else None
         whose = f"instance '{name or f'number {number}'}'"
         found += [f"{whose}: {text}" for text in declared_types.problems(declared, instance_options(), fits)]
-    if isinstance(defaults, dict):
+    if defaults is not None:
         found += [f"defaults: {text}" for text in declared_types.problems(defaults, shared_options(), fits)]
     return found
 
@@ -506,27 +509,38 @@ class Module(AnsibleModule):
         super().fail_json(msg=msg, **facts)
 
 
-def main() -> None:
-    module = Module(
-        argument_spec={
-            "instances": {"type": "list", "elements": "dict", "required": True, "options": instance_options()},
-            "defaults": {"type": "dict", "default": {}, "options": shared_options()},
-            "cuda_homes": {"type": "dict", "default": {}},
-            "engines": {"type": "dict", "default": {}},
-            "service_user": {"type": "str", "default": ""},
-            "locks": {"type": "list", "elements": "dict", "default": [], "options": LOCK_OPTIONS},
-            "memory_again": {"type": "bool", "default": False},
-            "host_name": {"type": "str", "required": True},
-            "address": {"type": "str", "required": True},
-            "gpus": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {"index": {"type": "int", "required": True}, "uuid": {"type": "str", "required": True}},
-            },
+def made() -> Module:
+    """The module. Some wrong types end Ansible's own look at the options in a traceback: they are told as any."""
+    options: dict[str, Any] = {
+        "instances": {"type": "list", "elements": "dict", "required": True, "options": instance_options()},
+        "defaults": {"type": "dict", "default": {}, "options": shared_options()},
+        "cuda_homes": {"type": "dict", "default": {}},
+        "engines": {"type": "dict", "default": {}},
+        "service_user": {"type": "str", "default": ""},
+        "locks": {"type": "list", "elements": "dict", "default": [], "options": LOCK_OPTIONS},
+        "memory_again": {"type": "bool", "default": False},
+        "host_name": {"type": "str", "required": True},
+        "address": {"type": "str", "required": True},
+        "gpus": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {"index": {"type": "int", "required": True}, "uuid": {"type": "str", "required": True}},
         },
-        supports_check_mode=True,
-    )
+    }
+    try:
+        return Module(argument_spec=options, supports_check_mode=True)
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        # Nothing is known of these values, which may be secrets: they are not logged, and not returned.
+        hidden = {"type": "raw", "no_log": True}
+        module = Module(argument_spec={name: dict(hidden) for name in options}, supports_check_mode=True)
+        given, module.params, module.no_log_values = module.params, {}, set()
+        wrong = wrong_types(given) or ["something in instances or defaults has a type that it cannot have"]
+        module.fail_json(msg=refusal(str(given.get("host_name")), wrong), problems=wrong)
+
+
+def main() -> None:
+    module = made()
     given = module.params
     # Of the readings only these are looked at.
     read = {name: given["engines"].get(name) for name in ("docker", "podman", "cdi")}

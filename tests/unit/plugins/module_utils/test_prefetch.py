@@ -84,6 +84,8 @@ def test_a_model_that_is_missing_fails(tmp_path: Path) -> None:
         ({}, "states has schema None"),
         ({"schema": 1, "instance": "main"}, "states: 'version' is missing"),
         ({"schema": 1, "instance": "../x"}, "does not match"),
+        ({"schema": 1, "instance": "main", "container": "x"}, "'container' is str, expected a mapping"),
+        ({"schema": 1, "instance": "main", "model": ["x"]}, "'model' is list, expected a mapping"),
     ],
 )
 def test_a_state_that_is_none_is_refused(state: dict[str, Any], said: str) -> None:

@@ -26,11 +26,11 @@ MAIN = {"name": "main", "model": "/srv/models/tiny", "port": 30000, "cards": [0]
 def run(tmp_path):
     def run_module(*instances: Any, given: Any = None, **defaults: Any) -> tuple[int, dict[str, Any]]:
         arguments = {
-            **(given or {}),
             "host_name": "h1",
             "address": "10.77.0.11",
             "instances": list(instances),
             "defaults": {**DEFAULTS, **defaults},
+            **(given or {}),
         }
         file = tmp_path / "arguments.json"
         file.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
@@ -99,6 +99,26 @@ def test_a_wrong_type_is_told_by_instance_key_and_value(run) -> None:
         "defaults: margin_s is 'long', expected a whole number",
     ]
     assert result["msg"].startswith("h1: 9 problems in its instances; nothing was touched:\n- instance 'two': prt")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"memory": True}, "memory is True, expected a mapping"),
+        ({"memory": [None]}, "memory[0] is None, expected a mapping of its keys"),
+        ({"port": "infinity"}, "port is 'infinity', expected a whole number"),
+        ({"margin_s": float("inf")}, "margin_s is inf, expected a whole number"),
+    ],
+)
+def test_a_type_that_ansible_trips_over_is_told_as_any_other(run, wrong, said) -> None:
+    status, result = run({**MAIN, **wrong, "api_key": "k-client-123", "host": "10.0.0"})
+    assert (status, result["problems"]) == (1, [f"instance 'main': {said}"])
+    assert "k-client-123" not in json.dumps(result)
+
+
+def test_defaults_that_are_no_mapping(run) -> None:
+    status, result = run(MAIN, given={"defaults": True})
+    assert (status, result["problems"]) == (1, ["defaults: it is True, expected a mapping of its keys"])
 
 
 def test_an_instance_that_is_no_mapping(run) -> None:
