@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ..argument_words import is_choice, taken_for_flag, word_of, wrong_word
@@ -18,6 +19,8 @@ from .args_declared import CONFIG, Declared, Given
 from .check import Kind, check
 
 _READER = "srt/utils/server_args_config_parser.py: ConfigArgumentMerger; run with both releases"
+
+_PLAIN = re.compile(r"[A-Za-z0-9-]+")
 
 EQUALS = Kind(
     "args.config_equals",
@@ -116,7 +119,9 @@ def underscores(declared: Declared) -> Iterator[Finding]:
             yield UNDERSCORE.found(
                 f"{one.named}: write it '{right}': the key becomes the flag --{one.shown}, which does not exist",
                 declared.evidence(f"{one.where}: {one.shown}"),
-                f"{right}: {'…' if one.secret else word_of(one.value)}",
+                f"{right}: {'…' if one.secret else word_of(one.value)}"
+                if _PLAIN.fullmatch(right)
+                else "write the full name of a flag, with hyphens",
             )
 
 

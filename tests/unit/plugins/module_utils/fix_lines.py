@@ -31,7 +31,7 @@ def fix_problem(fix: str) -> str:
     """What is wrong with the text of a fix; empty when nothing is."""
     if not fix:
         return ""
-    if fix.count("`") % 2:
+    if fix.count("`") % 2 and not _SETTING.match(fix):
         return f"a backtick is left open: {fix}"
     for command in re.findall(r"`([^`]*)`", fix):
         if problem := shell_problem(command):
