@@ -483,7 +483,7 @@ def wrong_types(given: Mapping[str, Any]) -> list[str]:
         name = declared.get("name") if isinstance(declared, dict) else None
         whose = f"instance '{name or f'number {number}'}'"
         found += [f"{whose}: {text}" for text in declared_types.problems(declared, instance_options(), fits)]
-    if defaults is not None:
+    if isinstance(defaults, dict):
         found += [f"defaults: {text}" for text in declared_types.problems(defaults, shared_options(), fits)]
     return found
 
@@ -535,7 +535,10 @@ def made() -> Module:
         hidden = {"type": "raw", "no_log": True}
         module = Module(argument_spec={name: dict(hidden) for name in options}, supports_check_mode=True)
         given, module.params, module.no_log_values = module.params, {}, set()
-        wrong = wrong_types(given) or ["something in instances or defaults has a type that it cannot have"]
+        defaults = given.get("defaults") or {}
+        wrong = wrong_types(given)
+        wrong += [] if isinstance(defaults, dict) else [f"defaults is of type {type(defaults).__name__}, expected a mapping"]
+        wrong = wrong or ["something in instances or defaults has a type that it cannot have"]
         module.fail_json(msg=refusal(str(given.get("host_name")), wrong), problems=wrong)
 
 

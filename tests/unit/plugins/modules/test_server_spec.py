@@ -118,7 +118,7 @@ def test_a_type_that_ansible_trips_over_is_told_as_any_other(run, wrong, said) -
 
 def test_defaults_that_are_no_mapping(run) -> None:
     status, result = run(MAIN, given={"defaults": True})
-    assert (status, result["problems"]) == (1, ["defaults: it is True, expected a mapping of its keys"])
+    assert (status, result["problems"]) == (1, ["defaults is of type bool, expected a mapping"])
 
 
 def test_an_instance_that_is_no_mapping(run) -> None:
