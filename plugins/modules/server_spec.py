@@ -535,9 +535,9 @@ def made() -> Module:
         hidden = {"type": "raw", "no_log": True}
         module = Module(argument_spec={name: dict(hidden) for name in options}, supports_check_mode=True)
         given, module.params, module.no_log_values = module.params, {}, set()
-        defaults = given.get("defaults") or {}
-        wrong = wrong_types(given)
-        wrong += [] if isinstance(defaults, dict) else [f"defaults is of type {type(defaults).__name__}, expected a mapping"]
+        wrong, defaults = wrong_types(given), given.get("defaults") or {}
+        if not isinstance(defaults, dict):
+            wrong.append(f"defaults is of type {type(defaults).__name__}, expected a mapping")
         wrong = wrong or ["something in instances or defaults has a type that it cannot have"]
         module.fail_json(msg=refusal(str(given.get("host_name")), wrong), problems=wrong)
 
