@@ -67,6 +67,8 @@ def test_a_rollout_under_load_loses_nothing(time):
     assert busy > 0, "no replica was running anything when it left: this proves nothing"
 
 
+# The scenarios docker and podman and tests/integration/test_server_lifecycle.py stop a server under a stream too.
+@fleet.full
 def test_a_stream_survives_a_stop_that_nobody_drained_first():
     """A rollout reaches zero before SIGTERM and never exercises SGLang's own drain; this does."""
     fleet.slow_down("h1", 0.004)
