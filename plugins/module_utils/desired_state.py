@@ -128,9 +128,14 @@ def _get(data: dict[str, Any], name: str, types: tuple[type, ...], where: str) -
     return value
 
 
-def _part(data: dict[str, Any], name: str) -> dict[str, Any]:
+def _part(data: dict[str, Any], name: str, where: str) -> dict[str, Any]:
     value = data.get(name)
-    return value if isinstance(value, dict) else {}
+    if not isinstance(value, (dict, type(None))):
+        raise EngineError(
+            "desired_state",
+            f"{where}: '{name}' is {type(value).__name__}, expected a mapping. Run the role sglang_server again.",
+        )
+    return value or {}
 
 
 def _bytes_or_none(data: dict[str, Any], name: str, where: str) -> int | None:
@@ -164,15 +169,9 @@ def parse(text: str, where: str) -> Desired:
     instance = _get(data, "instance", (str,), where)
     if not INSTANCE_NAME.match(instance):
         raise EngineError("desired_state", f"{where}: instance {instance!r} does not match {INSTANCE_NAME.pattern}.")
-    for name in _PARTS:
-        if not isinstance(data.get(name), (dict, type(None))):
-            raise EngineError(
-                "desired_state",
-                f"{where}: '{name}' is {type(data[name]).__name__}, expected a mapping. Run the role sglang_server "
-                "again.",
-            )
-    model, limits, drain = _part(data, "model"), _part(data, "limits"), _part(data, "drain")
-    grace, start, credentials = _part(data, "grace"), _part(data, "start"), _part(data, "credentials")
+    parts = {name: _part(data, name, where) for name in _PARTS}
+    model, limits, drain = parts["model"], parts["limits"], parts["drain"]
+    grace, start, credentials = parts["grace"], parts["start"], parts["credentials"]
     return Desired(
         instance=instance,
         replica=str(data.get("replica") or instance),
@@ -185,8 +184,8 @@ def parse(text: str, where: str) -> Desired:
         nnodes=_whole(data.get("nnodes"), 1),
         model_path=str(model.get("path") or ""),
         served_name=str(model.get("served_name") or model.get("path") or ""),
-        args=_part(data, "args"),
-        environment={str(key): str(value) for key, value in _part(data, "environment").items()},
+        args=parts["args"],
+        environment={str(key): str(value) for key, value in parts["environment"].items()},
         credentials_config=credentials.get("config"),
         limits=Limits(
             memory_max_bytes=_bytes_or_none(limits, "memory_max_bytes", where),

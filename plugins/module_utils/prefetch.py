@@ -259,7 +259,7 @@ def _image(container: Mapping[str, Any], run: Run) -> Part:
             raise EngineError("image.refused", f"{pin} has no digest. Next step: have image_pin add it, and deploy")
         options = run.options
         engine = Engine(str(container.get("engine")), options.authfile, options.tls_verify, keeps=run.keeps)
-        _bring(reference, engine, part, options, driver_for(container, part))
+        _bring(container, reference, engine, part, options)
     except (EngineError, NotAReference) as error:
         part.state, part.error = FAILED, _saying_untouched(error)
     part.seconds = time.monotonic() - begin
@@ -329,7 +329,9 @@ def refuse_other_release(reference: ImageReference, pins: Collection[str]) -> No
             )
 
 
-def _bring(reference: ImageReference, engine: Engine, part: Part, options: Options, driver: str) -> None:
+def _bring(
+    container: Mapping[str, Any], reference: ImageReference, engine: Engine, part: Part, options: Options
+) -> None:
     if options.check_tag:
         refuse_other_release(reference, pins_of_host())
     if not options.check_mode:
@@ -342,7 +344,7 @@ def _bring(reference: ImageReference, engine: Engine, part: Part, options: Optio
     authfile = options.authfile if shutil.which(SKOPEO) else ""
     asking = Asking(authfile=authfile, tls_verify=options.tls_verify, timeout_s=ASK_S)
     if options.check_tag:
-        _check_tag(reference, asking, part, driver)
+        _check_tag(container, reference, asking, part)
     _check_room(reference, asking, engine, part)
     if not options.check_mode:
         engine.pull(reference, options.timeout_s)
@@ -369,7 +371,7 @@ def driver_for(container: Mapping[str, Any], part: Part) -> str:
         return ""
 
 
-def _check_tag(reference: ImageReference, asking: Asking, part: Part, driver: str) -> None:
+def _check_tag(container: Mapping[str, Any], reference: ImageReference, asking: Asking, part: Part) -> None:
     """Refuse what was moved or does not fit the host. Where no tool can tell, go on: the engine pulls by digest."""
     try:
         present = look(reference, asking, _platform(), reference.digest)
@@ -380,7 +382,7 @@ def _check_tag(reference: ImageReference, asking: Asking, part: Part, driver: st
         return
     if present.digest != reference.digest:
         raise moved_under(reference, reference.digest, present, REGISTRY)
-    refuse_misfit(reference, present, driver, part)
+    refuse_misfit(reference, present, driver_for(container, part), part)
 
 
 def refuse_misfit(reference: ImageReference, present: Present, driver: str, part: Part) -> None:

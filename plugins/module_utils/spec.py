@@ -74,7 +74,7 @@ DEFAULTS: dict[str, Any] = {
 # Three numbers at least: YAML reads a bare 0.10 as 0.1.
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)+(?:\.?(?:a|b|rc|post)[0-9]+)*(?:\+[A-Za-z0-9.]+)?")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
-REPLICA_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_REPLICA_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LINE_TO_PASTE = re.compile(r"[a-z0-9_-]+: ")
 # As the longest grace period: a start or a drain that takes longer than a day is none.
 _LONGEST_S = 86_400
@@ -543,13 +543,14 @@ def _check_the_rest(draft: _Draft) -> None:
     if url and not _is_worker_url(str(url)):
         draft.wrong(f"worker_url '{url}' is not a URL as http://10.0.0.11:30000 (no path)")
     replica = declared.get("replica")
-    if replica and not REPLICA_NAME.fullmatch(str(replica)):
+    if replica and not _REPLICA_NAME.fullmatch(str(replica)):
         draft.wrong(
             f"replica '{str(replica)[:80]}' is no name: letters, digits, dots, dashes and underscores, at most 128, "
             "beginning with a letter or a digit"
         )
-    if int(declared.get("nnodes") or 0) < 1 and declared.get("nnodes") is not None:
-        draft.wrong(f"nnodes is {declared['nnodes']}, expected at least 1")
+    nnodes = declared.get("nnodes")
+    if nnodes is not None and int(nnodes) < 1:
+        draft.wrong(f"nnodes is {nnodes}, expected at least 1")
     if str(declared["host"]) in ("127.0.0.1", "localhost", "::1") and not declared.get("worker_url"):
         draft.doubtful(f"host {declared['host']}: only a gateway on this very host reaches the server")
     for path in declared.get("writable_paths") or ():
