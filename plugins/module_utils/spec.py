@@ -77,7 +77,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _REPLICA_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _LINE_TO_PASTE = re.compile(r"[a-z0-9_-]+: ")
 # As the longest grace period: a start or a drain that takes longer than a day is none.
-_LONGEST_S = 86_400
+_LONGEST_S = grace.LONGEST_GRACE_S
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 _HIDDEN_BY_PROTECT_HOME = ("/home/", "/root/", "/run/user/")
 _WRITTEN_ARGUMENTS = (
