@@ -1,16 +1,23 @@
-"""What the kernel holds two instances to, one in a container of each engine, with control groups of version 2."""
+"""What the kernel holds instances in containers of each engine to, with control groups of version 2.
+
+The instances `podman` and `docker` are process.py, `server-podman` and `server-docker` are SGLang.
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 
 import pytest
+import running_fleet as fleet
 
-PORTS = {"podman": 30000, "docker": 30001}
+PORTS = {"podman": 30000, "docker": 30001, "server-podman": 30002, "server-docker": 30003}
 MIB = 1 << 20
 LIMITS = {"memory.max": 384 * MIB, "memory.high": 192 * MIB, "memory.swap.max": 64 * MIB}
 
-engines = pytest.mark.parametrize("engine", PORTS)
+engines = pytest.mark.parametrize("engine", ["podman", "docker"])
 
 
 def group(engine: str) -> str:
@@ -122,3 +129,46 @@ def test_at_the_limit_the_kernel_kills_and_the_unit_comes_back(running, engine):
     assert events(running, engine)["oom_kill"] > killed
     wait_until_it_answers(running, engine)
     assert shown(running, engine, "NRestarts") == ["1"]
+
+
+@pytest.fixture
+def served(host, engine):
+    """The name of the instance with SGLang in it, which runs, alone on its host."""
+    name = f"server-{engine}"
+    host.check_output(f"systemctl stop {unit('podman')} {unit('docker')}")
+    host.check_output(f"systemctl start --no-block {unit(name)}")
+    ask = f"curl -s -o /dev/null -w '%{{http_code}}' --max-time 20 http://10.77.0.11:{PORTS[name]}/ready"
+    deadline = time.monotonic() + 1800
+    while host.run(ask).stdout.strip() != "200":
+        assert time.monotonic() < deadline, journal(host, name)[-3000:]
+        assert shown(host, name, "ActiveState") != ["failed"], journal(host, name)[-3000:]
+        time.sleep(5)
+    yield name
+    host.check_output(f"systemctl stop {unit(name)}")
+
+
+@engines
+def test_sglang_is_held_to_its_limits_and_outlives_its_stop_until_it_has_answered(host, engine, served):
+    assert host.check_output(f"cd {group(served)} && cat memory.max memory.high").split() == [
+        str(4096 * MIB),
+        str(3072 * MIB),
+    ]
+    pids = host.check_output(f"find {group(served)} -name cgroup.procs -exec cat {{}} +").split()
+    names = [host.run(f"tr '\\0' ' ' < /proc/{pid}/cmdline").stdout for pid in pids]
+    assert sum("sglang" in name for name in names) >= 3, f"server, scheduler and detokenizer are in the slice: {names}"
+    held = int(host.check_output(f"cat {group(served)}/memory.current"))
+    assert 500 * MIB < held < 3072 * MIB
+
+    start = cursor(host)
+    asked = [sys.executable, fleet.CLIENT, "single", "--url", f"http://10.77.0.11:{PORTS[served]}", "--tokens", 2000]
+    stream = subprocess.Popen(
+        fleet.in_fleet(*asked, "--timeout-s", 600), stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    time.sleep(10)
+    assert stream.poll() is None, "the stop comes while the answer is being made"
+    host.check_output(f"systemctl stop {unit(served)}")
+    answer = json.loads(stream.communicate(timeout=60)[0].splitlines()[-1])
+    assert (answer["outcome"], answer["tokens"]) == ("answered", 2000)
+    assert shown(host, served, "Result", "ExecMainStatus", "ActiveState") == ["success", "0", "inactive"]
+    assert "Remaining number of requests 1" in journal(host, served, start)
+    assert host.run(f"{engine} inspect sglang-{served}").rc != 0

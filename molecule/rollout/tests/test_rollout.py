@@ -14,6 +14,8 @@ from running_fleet import deploy, extra, ledger_of, on, only, rollout, wait_unti
 
 # A retry by the gateway would hide a lost request: demo_vars.yml switches retries off, and this makes sure of it.
 STEPS = ["prefetch", "leave", "settle", "drain", "stop", "start", "verify", "rejoin", "soak", "done"]
+# What a busy machine may take for what takes a tenth of it on a quiet one.
+START_S = 300
 TIMES = 3 if os.environ.get("SGLANG_TEST_FULL") == "1" else 1
 
 
@@ -37,7 +39,7 @@ def test_a_rollout_under_load_loses_nothing(time):
     before = {host: fleet.main_pid(host) for host in fleet.SERVERS}
     with fleet.load_through_gateway(f"load-{time}") as summary:
         first = rollout(log=f"under-load-{time}")
-        wait_until(lambda: fleet.job("h1").get("job") == "stop", "the first replica is being drained", 120)
+        wait_until(lambda: fleet.job("h1").get("job") == "stop", "the first replica is being drained", START_S)
         second = rollout(log=f"second-{time}")
         refused = second.fails()
         assert "another rollout holds the lock" in refused, "a second rollout is refused"
@@ -82,7 +84,8 @@ def test_a_stream_survives_a_stop_that_nobody_drained_first():
     assert re.search(r"Remaining number of requests [1-9]", log), "the server was stopped with a request running"
     shown = on("h1", "systemctl show -P Result -P ExecMainStatus sglang-main").split()
     assert shown == ["success", "0"]
-    deploy(log="start-after-stop")
+    on("h1", "systemctl", "start", "--no-block", "sglang-main")
+    wait_until(lambda: fleet.serves("h1"), "h1 serves again", START_S)
 
 
 def test_plain_restarts_with_group_signals_lose_requests():
@@ -98,7 +101,7 @@ def test_plain_restarts_with_group_signals_lose_requests():
     finally:
         on("h1", f"rm -f {drop_in} && systemctl daemon-reload")
     assert summary["failed"] + summary["cut_short"] > 0, f"this load does not notice lost requests: {summary}"
-    deploy(log="after-counterproof")
+    wait_until(lambda: fleet.serves("h1"), "h1 serves again", START_S)
 
 
 def test_a_replica_that_never_gets_ready_stops_the_rollout():
@@ -141,8 +144,8 @@ def test_what_cannot_be_brought_to_a_host_is_met_before_a_replica_leaves():
     assert {host: fleet.main_pid(host) for host in fleet.SERVERS} == before
 
 
-def _draining(host: str, tokens: int = 600) -> fleet.Stream:
-    """A request that keeps a server draining for some 20 s."""
+def _draining(host: str, tokens: int = 1000) -> fleet.Stream:
+    """A request that keeps a server busy for half a minute or more: until a rollout drains it, and then for a while."""
     fleet.slow_down(host, 0.03)
     return fleet.Stream(host, tokens)
 
@@ -151,7 +154,7 @@ def _in_drain(host: str):
     wait_until(
         lambda: fleet.job(host).get("job") == "stop" and fleet.job(host).get("state") == "running",
         f"{host} is being drained",
-        120,
+        START_S,
     )
 
 
@@ -188,7 +191,7 @@ def test_a_host_cut_off_while_it_drains():
     assert "h2" in text
     assert "could not be reached" in text or "cannot be reached" in text
     assert {url for url, healthy in fleet.workers().items() if healthy} == {fleet.SERVERS["h1"], fleet.SERVERS["h3"]}
-    wait_until(lambda: fleet.job("h2").get("state") != "running", "the job on h2 went on to its end", 120)
+    wait_until(lambda: fleet.job("h2").get("state") != "running", "the job on h2 went on to its end", START_S)
     rollout(*only("h2-main"), log="after-cut").succeeds()
 
 
@@ -236,7 +239,7 @@ def test_an_unreachable_host_is_refused_before_anything_is_touched():
 
 def test_a_drain_that_takes_too_long_leaves_the_server_serving():
     before = fleet.main_pid("h1")
-    stream = _draining("h1", tokens=900)
+    stream = _draining("h1")
     text = rollout(*only("h1-main"), *extra(sglang_rollout_drain_timeout_s=5), log="drain-timeout").fails()
     assert "drain" in text
     assert fleet.main_pid("h1") == before, "no signal was sent"
