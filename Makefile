@@ -23,8 +23,8 @@ setup: setup-dev ## Make everything that the other targets need; does nothing wh
 setup-dev: ## Make the developer's environment only (Python, Ansible, linters)
 	@tests/dev/bootstrap
 
-# Two at a time: each leaves half of two cores alone while it waits. The last has three servers under load, and is alone.
-LANES := hosts,scenario-default+scenario-docker servers,scenario-podman scenario-rollout
+# Two at a time: each leaves half of two cores alone while it waits. The first of both have the linters beside them too.
+LANES := hosts+scenario-default+scenario-docker+servers,scenario-rollout+scenario-podman
 
 .PHONY: test
 test: ## Run every check and test that a change must pass

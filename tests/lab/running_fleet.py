@@ -198,7 +198,7 @@ class Stream:
     """One streamed request straight to a server."""
 
     def __init__(self, host: str, tokens: int) -> None:
-        command = [sys.executable, CLIENT, "single", "--url", SERVERS[host], "--tokens", tokens, "--timeout-s", 120]
+        command = [sys.executable, CLIENT, "single", "--url", SERVERS[host], "--tokens", tokens]
         self.process = subprocess.Popen(in_fleet(*command), stdout=subprocess.PIPE, text=True, start_new_session=True)
         wait_until(lambda: loads(host) > 0, f"the request runs on {host}")
 
@@ -231,5 +231,5 @@ def load_through_gateway(
             yield summary
         finally:
             process.terminate()
-            process.wait(300)
+            process.wait(400)
     summary.update(json.loads((directory / "summary.json").read_text(encoding="utf-8")))

@@ -187,7 +187,7 @@ def parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--url", required=True, help="where the API is, without /v1")
     common.add_argument("--model", default="tiny")
-    common.add_argument("--timeout-s", type=float, default=120.0, help="how long the line may be silent (120)")
+    common.add_argument("--timeout-s", type=float, default=300.0, help="how long the line may be silent (300)")
     load = commands.add_parser("load", parents=[common], help="many requests from several clients")
     load.set_defaults(function=run_load)
     load.add_argument("--out", required=True, help="directory for requests.jsonl and summary.json")

@@ -1,6 +1,6 @@
 """What the kernel holds instances in containers of each engine to, with control groups of version 2.
 
-The instances `podman` and `docker` are process.py, `server-podman` and `server-docker` are SGLang.
+The instances `podman` and `docker` are process.py, `server_podman` and `server_docker` are SGLang.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 import pytest
 import running_fleet as fleet
 
-PORTS = {"podman": 30000, "docker": 30001, "server-podman": 30002, "server-docker": 30003}
+PORTS = {"podman": 30000, "docker": 30001, "server_podman": 30002, "server_docker": 30003}
 MIB = 1 << 20
 LIMITS = {"memory.max": 384 * MIB, "memory.high": 192 * MIB, "memory.swap.max": 64 * MIB}
 
@@ -134,7 +134,7 @@ def test_at_the_limit_the_kernel_kills_and_the_unit_comes_back(running, engine):
 @pytest.fixture
 def served(host, engine):
     """The name of the instance with SGLang in it, which runs, alone on its host."""
-    name = f"server-{engine}"
+    name = f"server_{engine}"
     host.check_output(f"systemctl stop {unit('podman')} {unit('docker')}")
     host.check_output(f"systemctl start --no-block {unit(name)}")
     ask = f"curl -s -o /dev/null -w '%{{http_code}}' --max-time 20 http://10.77.0.11:{PORTS[name]}/ready"

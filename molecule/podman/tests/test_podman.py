@@ -233,6 +233,21 @@ def test_an_upgrade_under_load_loses_nothing() -> None:
     assert on("h1", "cat", "/etc/sglang/main.previous.json").count("v0.5.22@sha256:") > 0
 
 
+# tests/integration/test_rollback.py has the same of native servers, and what is refused.
+@fleet.full
+@pytest.mark.usefixtures("two_serve")
+def test_the_way_back_loses_nothing_and_can_be_undone() -> None:
+    assert versions() == ["0.5.23"] * 2
+    with fleet.load_through_gateway("way-back") as summary:
+        returned = fleet.Playbook("rollback", log="way-back").succeeds(PLAYBOOK_S)
+    lost = {key: summary[key] for key in ("failed", "cut_short", "in_flight", "reasons")}
+    assert summary["sent"] == summary["answered"] > 10, lost
+    assert "0.5.23 -> 0.5.22" in returned.text
+    assert versions() == ["0.5.22"] * 2
+    fleet.Playbook("rollback", *extra(sglang_rollback_undo=True), log="undone").succeeds(PLAYBOOK_S)
+    assert versions() == ["0.5.23"] * 2
+
+
 @pytest.mark.usefixtures("two_serve")
 def test_an_image_that_cannot_start_is_returned_from_and_the_other_server_goes_on() -> None:
     before = {host: server(host) for host in fleet.SERVERS}
