@@ -88,6 +88,13 @@ options:
         RV(upgrade) says what it changes for the arguments in use.
     type: str
     default: ""
+  patience:
+    description:
+      - A factor on the time that each reading may take, from 1 to 100. With 1 a host is done within 3 s, and what a
+        host without a processor to spare answers later than that is unknown.
+      - Another value is a finding, and 1 is used.
+    type: raw
+    default: 1
 seealso:
   - module: serving.sglang.server_spec
   - module: serving.sglang.gpu_info
@@ -191,6 +198,7 @@ def main() -> None:
             "unknown_variables": {"type": "list", "elements": "str", "default": []},
             "declaration_problem": {"type": "str", "default": ""},
             "upgrade_to": {"type": "str", "default": ""},
+            "patience": {"type": "raw", "default": 1},
         },
         supports_check_mode=True,
     )

@@ -58,23 +58,19 @@ def look_by_instance(folder: Path, *instances: dict[str, Any]) -> dict[str, dict
 
 
 def findings(folder: Path, instances: Sequence[dict[str, Any]], fleet: str) -> list[dict[str, Any]]:
-    """What is found that is not fine. A reading that is late on a busy machine is asked for again."""
+    """What is found that is not fine. Readings get more time than usual, as the machine may be busy."""
     report = folder / "preflight.json"
     given = {
         "sglang_server_output_cap_tokens": 2500,
         "sglang_server_slowest_tokens_per_s": 50,
         "sglang_server_instances": list(instances),
         "sglang_preflight_json": str(report),
+        "sglang_preflight_patience": 10,
     }
     command = [HOSTS, "exec", "--fleet", fleet, "--", CHECKOUT / "tests" / "dev" / "run", "ansible-playbook"]
     command += ["--inventory", STATE / fleet / "inventory.yml", "-e", json.dumps(given), "serving.sglang.preflight"]
-    for _attempt in range(4):
-        report.unlink(missing_ok=True)
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
-        assert report.exists(), done.stdout + done.stderr
-        said = " ".join(done.stdout.split())
-        if "longer than its limit" not in said and "did not end within" not in said:
-            break
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    assert report.exists(), done.stdout + done.stderr
     found = json.loads(report.read_text())["hosts"]["h1"]["findings"]
     return [one for one in found if one["severity"] != "ok"]
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
@@ -19,13 +20,15 @@ from ..release_difference import plain_release
 from . import args_area, declaration
 from .outcome import outcome_of
 from .preflight_kinds import NOT_LOOKED_AT
-from .reading import CouldNotTell, Reader, Unknown, gather
+from .reading import CouldNotTell, Reader, Unknown, gather, patience, patient
 from .stand_ins import without_secrets
 from .table import EXAMINERS
 
 Examine = Callable[[Mapping[str, Any]], "dict[str, Any]"]
 # Longer than the limits of the readings inside an area, and short enough for a preflight of a host within 3 s.
 LIMIT_S = 2.6
+# An area then has more than four minutes: what has not answered by then is not only busy.
+MOST_PATIENCE = 100
 
 
 def look(
@@ -62,7 +65,7 @@ def look(
         "findings": findings,
         "readings": readings,
         "outcome": outcome_of(findings),
-        "elapsed_s": {area: took.get(area, limit_s) for area in examiners},
+        "elapsed_s": {area: took.get(area, patient(limit_s)) for area in examiners},
     }
 
 
@@ -73,6 +76,12 @@ def _without_read_secrets(finding: dict[str, Any]) -> dict[str, Any]:
 
 def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict[str, Any]:
     """What the module preflight_info returns: its options as they were given, and how to bring values into types."""
+    factor, wrong = _patience(params.get("patience"))
+    with patience(factor):
+        return _preflight(params, validate, wrong)
+
+
+def _preflight(params: Mapping[str, Any], validate: declaration.Validate, wrong: Sequence[str]) -> dict[str, Any]:
     params = {**params, **without_secrets({key: params.get(key) for key in ("instances", "defaults")})}
     release = plain_release(str(params.get("upgrade_to") or ""))
     name = str(params.get("host_name") or "")
@@ -99,7 +108,8 @@ def preflight(params: Mapping[str, Any], validate: declaration.Validate) -> dict
         what = problem or f"{type(error).__name__}: {error}"
         read.add(declaration.REFUSED.found("the declarations could not be understood", what))
     where = "the variables of the host in the inventory"
-    for text in [*wrong_gpus, *_texts(params.get("variable_problems")), *_interpreter(params, read.instances)]:
+    wrong = [*wrong, *wrong_gpus, *_texts(params.get("variable_problems"))]
+    for text in [*wrong, *_interpreter(params, read.instances)]:
         read.add(declaration.REFUSED.found(text, where))
     for text in _texts(params.get("unknown_variables")):
         read.add(declaration.UNKNOWN_VARIABLE.found(text, where))
@@ -130,6 +140,20 @@ def _gpus(given: Any, validate: declaration.Validate) -> tuple[list[dict[str, An
     if errors:
         return [], [f"sglang_server_gpus is no list with index and uuid of each card: {errors[-1]}"]
     return list(values["sglang_server_gpus"]), []
+
+
+def _patience(given: Any) -> tuple[float, list[str]]:
+    """The factor on the limits of the readings, and what is wrong with what was given for it."""
+    if given is None:
+        return 1.0, []
+    try:
+        factor = float(given)
+    except (TypeError, ValueError):
+        factor = math.nan
+    if isinstance(given, bool) or not 1 <= factor <= MOST_PATIENCE:
+        said = f"sglang_preflight_patience is {given!r}, expected a number from 1 to {MOST_PATIENCE}; it was taken as 1"
+        return 1.0, [said]
+    return factor, []
 
 
 def _texts(given: Any) -> list[str]:

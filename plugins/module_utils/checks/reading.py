@@ -20,11 +20,30 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, Union
 
 T = TypeVar("T")
+
+# A factor on every limit below: each is for a host that has a processor to spare, and a busy one answers later.
+_patience = 1.0
+
+
+@contextlib.contextmanager
+def patience(factor: float) -> Iterator[None]:
+    """Give every reading and command that is begun within the block `factor` times its limit (1 or more)."""
+    global _patience  # the threads of the readers, and theirs, all belong to the one block
+    before, _patience = _patience, factor
+    try:
+        yield
+    finally:
+        _patience = before
+
+
+def patient(limit_s: float) -> float:
+    """A limit in seconds with the factor that holds now."""
+    return _patience * limit_s
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,7 @@ OUTPUT_BYTES = 16 << 20
 # What a child that outlives its command may still have to say.
 LAST_WORDS_S = 0.2
 _DRIVER_TOOLS = ("nvidia-smi",)
+_BUSY = ", a preflight of a host that is only busy with -e sglang_preflight_patience=4"
 
 
 def run_command(
@@ -93,7 +113,7 @@ def run_command(
     """
     # C.UTF-8: messages are matched, and some tools answer in the language of the session.
     variables = {**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})}
-    limit_s = _within_reading(limit_s)
+    limit_s = _within_reading(patient(limit_s))
     try:
         # A session of its own, so that what a wrapper script started can be ended together with it.
         process = subprocess.Popen(
@@ -112,7 +132,7 @@ def run_command(
     try:
         stdout, stderr, held = _talk(process, (text_in or "").encode(), limit_s, limit_bytes)
     except subprocess.TimeoutExpired:
-        fix = f"see why it hangs: `time {' '.join(argv[:4])}`; then run again"
+        fix = f"see why it hangs: `time {' '.join(argv[:4])}`; then run again{_BUSY}"
         raise CouldNotTell(f"`{' '.join(argv[:4])}` did not end within {limit_s:.3g} s", fix) from None
     except OverflowError:
         reason = f"`{' '.join(argv[:4])}` said more than {limit_bytes} bytes, and was ended"
@@ -257,13 +277,12 @@ def gather(readers: Mapping[str, Reader]) -> dict[str, Any]:
     results: dict[str, Any] = {}
     started = time.monotonic()
     latest = None if _deadline.at is None else _deadline.at - _deadline.kept_s
-    ends = {
-        name: started + reader.limit_s if latest is None else max(started + 0.05, min(started + reader.limit_s, latest))
-        for name, reader in readers.items()
-    }
+    ends = {name: started + patient(reader.limit_s) for name, reader in readers.items()}
+    if latest is not None:
+        ends = {name: max(started + 0.05, min(end, latest)) for name, end in ends.items()}
 
     def work(name: str, reader: Reader) -> None:
-        _deadline.at, _deadline.kept_s = ends[name], KEPT_SHARE * reader.limit_s
+        _deadline.at, _deadline.kept_s = ends[name], KEPT_SHARE * patient(reader.limit_s)
         try:
             results[name] = reader.read()
         except CouldNotTell as error:

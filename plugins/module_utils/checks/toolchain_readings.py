@@ -30,7 +30,7 @@ from .driver_readings import read_kernel_module
 from .instance_shape import NOT_CUDA
 from .path_variables import PathVariable, read_path_variables, watched
 from .plain import plain
-from .reading import CouldNotTell, Reader, Reading, Unknown, gather, known, read_first, run_command
+from .reading import CouldNotTell, Reader, Reading, Unknown, gather, known, patient, read_first, run_command
 from .service_view import OutOfReach, is_in_home, out_of_reach
 
 # Together within the limit of a preflight for an area: a round of commands, and a round that reads files.
@@ -324,7 +324,7 @@ def read_interpreter(python: str, environment: Mapping[str, str], cuda: bool) ->
         "libraries": list(WATCHED_LIBRARIES) if cuda else [],
         "cuda": cuda,
         "extra_paths": [path for path in environment.get("PYTHONPATH", "").split(":") if path],
-        "limit_s": LOAD_LIMIT_S,
+        "limit_s": patient(LOAD_LIMIT_S),
     }
     # -I: neither a module in the current directory nor PYTHONPATH shall take the place of the standard library's.
     argv = in_clean_environment([python, "-I", "-B", "-", json.dumps(wanted)], environment)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.serving.sglang.plugins.module_utils.checks import preflight
+from ansible_collections.serving.sglang.plugins.module_utils.checks import preflight, reading
 
 FINE = {"id": "a.b", "severity": "ok", "summary": "", "evidence": "", "fix": ""}
 
@@ -96,3 +96,28 @@ def test_a_declared_lock_is_looked_for_among_those_that_were_read(monkeypatch, l
     texts = [one["summary"] for one in found["declaration_findings"]]
     assert [text for text in texts if "lock" in text] == said
     assert ("0.5.22-abababab/" in found["instances"][0]["python"]) == (not said)
+
+
+@pytest.mark.parametrize(
+    ("given", "limit_s", "said"),
+    [
+        (None, 1.0, []),
+        (1, 1.0, []),
+        ("4", 4.0, []),
+        (100, 100.0, []),
+        (0, 1.0, ["sglang_preflight_patience is 0, expected a number from 1 to 100; it was taken as 1"]),
+        (101, 1.0, ["sglang_preflight_patience is 101, expected a number from 1 to 100; it was taken as 1"]),
+        (True, 1.0, ["sglang_preflight_patience is True, expected a number from 1 to 100; it was taken as 1"]),
+        ("nan", 1.0, ["sglang_preflight_patience is 'nan', expected a number from 1 to 100; it was taken as 1"]),
+        ([2], 1.0, ["sglang_preflight_patience is [2], expected a number from 1 to 100; it was taken as 1"]),
+    ],
+)
+def test_patience_is_a_factor_on_the_limits(monkeypatch, given: Any, limit_s: float, said: list[str]) -> None:
+    monkeypatch.setattr(preflight, "look", lambda params: {**params, "limit_s": reading.patient(1.0)})
+    found = preflight.preflight(
+        {"instances": [], "defaults": {}, "patience": given}, lambda options, values: (values, [])
+    )
+    assert found["limit_s"] == limit_s
+    texts = [one["summary"] for one in found["declaration_findings"]]
+    assert [text for text in texts if "patience" in text] == said
+    assert reading.patient(1.0) == 1.0

@@ -21,6 +21,7 @@ from ansible_collections.serving.sglang.plugins.module_utils.checks.reading impo
     Unknown,
     gather,
     known,
+    patience,
     read_first,
     read_text,
     run_command,
@@ -258,3 +259,16 @@ def test_readings_inside_a_reading_end_before_it() -> None:
 def test_a_command_inside_a_reading_ends_before_it() -> None:
     found = gather({"it": Reader(lambda: run_command(["sleep", "9"], 9.0), 0.6)})["it"]
     assert "`sleep 9` did not end within" in found.reason
+
+
+def test_patience_gives_readings_and_commands_more_time_and_ends_with_its_block() -> None:
+    def slow() -> str:
+        return run_command(["sh", "-c", "sleep 0.3; echo done"], 0.1).stdout.strip()
+
+    with patience(20):
+        assert gather({"it": Reader(slow, 0.1)}) == {"it": "done"}
+        with pytest.raises(CouldNotTell, match=r"did not end within 0.6 s$"):
+            run_command(["sleep", "9"], 0.03)
+    found = gather({"it": Reader(slow, 0.1)})["it"]
+    assert "did not end within" in found.reason
+    assert "sglang_preflight_patience=4" in found.fix
