@@ -321,6 +321,11 @@ def _read_engine_arguments(found: Declared, words: Sequence[Any]) -> None:
                 f"engine_arguments: '{word}' is refused: what a short option says is not looked into. Write the long "
                 "one, as --device=/dev/infiniband"
             )
+        elif len(word.split()) > 1 and word.split()[0] in _FREE:
+            option, value = word.split(None, 1)
+            found.problems.append(
+                f"engine_arguments: '{word}' is refused: the value follows after =. Write {option}={value}"
+            )
         elif name not in _FREE:
             found.problems.append(
                 f"engine_arguments: {name} is refused: it is none of the options that the unit leaves free: "
@@ -328,7 +333,8 @@ def _read_engine_arguments(found: Declared, words: Sequence[Any]) -> None:
                 "instance"
             )
         elif not re.fullmatch(_FREE[name], value):
-            instead = _INSTEAD.get(name, "write it as the engine's manual has it, without quotes")
+            manual = "write it as the engine's manual has it, without quotes" if value else "its value belongs to it"
+            instead = _INSTEAD.get(name, f"{manual}, as {name}=VALUE")
             found.problems.append(f"engine_arguments: '{word}' is refused: {instead}")
         else:
             found.engine_arguments.append(word)

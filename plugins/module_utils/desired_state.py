@@ -147,6 +147,7 @@ def _bytes_or_none(data: dict[str, Any], name: str, where: str) -> int | None:
     return value
 
 
+AGAIN = "Run the role sglang_server again; it writes the file whole."
 _PARTS = ("args", "container", "credentials", "drain", "environment", "grace", "limits", "model", "native", "start")
 
 
@@ -157,10 +158,10 @@ def parse(text: str, where: str) -> Desired:
     except ValueError as error:
         raise EngineError(
             "desired_state",
-            f"{where} is not valid JSON ({error}). Run the role sglang_server again; it writes the file whole.",
+            f"{where} is not valid JSON ({error}). {AGAIN}",
         ) from error
     if not isinstance(data, dict):
-        raise EngineError("desired_state", f"{where} holds {type(data).__name__}, expected a mapping.")
+        raise EngineError("desired_state", f"{where} holds {type(data).__name__}, expected a mapping. {AGAIN}")
     if data.get("schema") != 1:
         raise EngineError(
             "desired_state",

@@ -386,7 +386,8 @@ _TABLE = (
         r"|connection reset|server misbehaving|broken pipe|\b5\d\d\b|proxyconnect|temporary failure",
         "image.unreachable",
         "the registry {registry} does not answer",
-        "check its name, the network and the proxy from this host (curl -I https://{registry}/v2/)",
+        "check its name, the network and the proxy from this host (curl -I https://{registry}/v2/, with http:// where "
+        "it has no TLS)",
     ),
     _Answered(
         r"manifest unknown|manifest_unknown|no such manifest|name unknown|name_unknown|repository name not known"

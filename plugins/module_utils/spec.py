@@ -523,6 +523,8 @@ def sentence_of(finding: Finding) -> str:
 def _check_port(draft: _Draft) -> None:
     if not isinstance(draft.declared.get("port"), int):
         draft.wrong("port is missing: each instance of a host needs its own")
+    elif isinstance(draft.declared["port"], bool):
+        draft.wrong(f"port is {draft.declared['port']}, expected a number, as 30000")
 
 
 def _check_limits(draft: _Draft) -> Limits:
@@ -568,7 +570,7 @@ def _check_the_rest(draft: _Draft) -> None:
             draft.wrong(f"the server would write to {theirs}. Choose a directory of its own, as {CACHE_DIR}/hf")
     fraction = declared.get("mem_fraction")
     if isinstance(fraction, bool) or not isinstance(fraction, (str, int, float, type(None))):
-        draft.wrong(f"mem_fraction is {fraction!r}. It is auto, conservative or a number, as 0.85")
+        draft.wrong(f"mem_fraction is {fraction!r}. It is auto, choose or a number, as 0.85")
     if not 1 <= int(declared["start_deadline_s"]) <= _LONGEST_S:
         draft.wrong(f"start_deadline_s is {declared['start_deadline_s']}, expected 1 to {_LONGEST_S} seconds")
     for name in SECRETS:
@@ -596,7 +598,7 @@ def _check_times(draft: _Draft, release: Release) -> grace.Times | None:
         if value is not None and value < least
     ]
     if rate is not None and not 0 <= rate < math.inf:
-        wrong.append(f"slowest_tokens_per_s is {rate}, expected more than 0")
+        wrong.append(f"slowest_tokens_per_s is {rate}, expected a finite number above 0")
     for text in wrong:
         draft.wrong(text)
     # What is below one here is refused with the arguments.

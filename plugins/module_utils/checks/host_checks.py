@@ -174,7 +174,11 @@ def _limits_of(readings: HostReadings, who: str, service: Service, declared: boo
     container = service.name == "containerd.service"
     drop_in = f"in a drop-in (`systemctl edit {service.name}`), then restart it in a maintenance"
     if files is not None and files < LEAST_FILES:
-        fix = "--ulimit nofile=1048576:1048576 for the container" if container else f"LimitNOFILE=1048576 {drop_in}"
+        fix = (
+            "the option `--ulimit=nofile=1048576:1048576` for the container"
+            if container
+            else f"LimitNOFILE=1048576 {drop_in}"
+        )
         yield FILES.found(f"{who} could open {files} files, below {LEAST_FILES}", said, fix)
     else:
         yield FILES.fine(f"{who} may open {_limit(files)} files", said)
@@ -182,7 +186,7 @@ def _limits_of(readings: HostReadings, who: str, service: Service, declared: boo
         rdma = readings.rdma
         devices = () if isinstance(rdma, Unknown) else rdma
         matters = bool(devices) and any(each.nnodes > 1 for each in readings.wanted)
-        fix = "--ulimit memlock=-1 for the container" if container else f"LimitMEMLOCK=infinity {drop_in}"
+        fix = "the option `--ulimit=memlock=-1` for the container" if container else f"LimitMEMLOCK=infinity {drop_in}"
         seen = f"; RDMA devices: {', '.join(devices)}" if devices else ""
         yield LOCKED.found(
             f"{who} could lock {locked / 2**20:.1f} MiB",

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import shlex
 import signal
 import subprocess
 import threading
@@ -132,7 +133,7 @@ def run_command(
     try:
         stdout, stderr, held = _talk(process, (text_in or "").encode(), limit_s, limit_bytes)
     except subprocess.TimeoutExpired:
-        fix = f"see why it hangs: `time {' '.join(argv[:4])}`; then run again{_BUSY}"
+        fix = f"see why it hangs: `time {shlex.join(argv[:4])}`; then run again{_BUSY}"
         raise CouldNotTell(f"`{' '.join(argv[:4])}` did not end within {limit_s:.3g} s", fix) from None
     except OverflowError:
         reason = f"`{' '.join(argv[:4])}` said more than {limit_bytes} bytes, and was ended"

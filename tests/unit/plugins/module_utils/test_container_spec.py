@@ -130,6 +130,8 @@ def test_the_environment_is_that_of_a_native_server_but_for_what_the_image_has_i
         ({"engine_arguments": ["/dev/x"]}, "'/dev/x' is no option"),
         ({"engine_arguments": ["--device"]}, "'--device' is refused: name a device for computing"),
         ({"engine_arguments": ["--pid=host"]}, "--pid is refused: the server is found as the first process"),
+        ({"engine_arguments": ["--ulimit memlock=-1"]}, "the value follows after =. Write --ulimit=memlock=-1"),
+        ({"engine_arguments": ["--ulimit"]}, "its value belongs to it, as --ulimit=VALUE"),
         ({"engine_arguments": ["--health-cmd=curl :30000/health"]}, "--health-cmd is refused: a probe"),
         ({"engine_arguments": ["--health-on-failure=kill"]}, "--health-on-failure is refused: a probe"),
         ({"engine_arguments": ["--healthcheck-command=false"]}, "--healthcheck-command is refused: a probe"),

@@ -67,7 +67,7 @@ def test_a_small_file_has_defaults():
     [
         ("{", "not valid JSON"),
         ("", "not valid JSON"),
-        ("[]", "holds list"),
+        ("[]", "holds list, expected a mapping. Run the role sglang_server again"),
         (text(schema=2), "schema 2"),
         (text(instance="Main!"), "does not match"),
         (text(version=None), "'version' is NoneType"),

@@ -321,8 +321,8 @@ def test_a_secret_is_found_as_json_writes_it_too(secret: str) -> None:
     ("option", "value", "said"),
     [
         ("drain_timeout_s", -1, "drain_timeout_s is -1, expected at least 0"),
-        ("slowest_tokens_per_s", float("nan"), "slowest_tokens_per_s is nan, expected more than 0"),
-        ("slowest_tokens_per_s", float("inf"), "slowest_tokens_per_s is inf, expected more than 0"),
+        ("slowest_tokens_per_s", float("nan"), "slowest_tokens_per_s is nan, expected a finite number above 0"),
+        ("slowest_tokens_per_s", float("inf"), "slowest_tokens_per_s is inf, expected a finite number above 0"),
     ],
 )
 def test_a_time_that_is_none_is_refused(option: str, value: float, said: str) -> None:
@@ -353,6 +353,7 @@ def test_what_only_sounds_like_a_secret_is_accepted() -> None:
         ({"model": None}, "model is missing"),
         ({"model": "models/tiny/x"}, "neither an absolute path nor a hub id"),
         ({"port": None}, "port is missing"),
+        ({"port": True}, "port is True, expected a number, as 30000"),
         ({"port": 70000}, "70000 is not a port"),
         ({"runtime": "docker"}, "image is missing: runtime docker runs a pinned image"),
         ({"image": "r.example/sglang:v0.5.22"}, "image: of no effect with runtime native"),
@@ -405,7 +406,7 @@ def test_what_only_sounds_like_a_secret_is_accepted() -> None:
         ({"hf_token": "hf_schlüssel"}, "hf_token has a blank at an end, a line break, or a letter outside"),
         ({"output_cap_tokens": 0}, "output_cap_tokens not set, so the grace period cannot be computed"),
         ({"output_cap_tokens": -5}, "output_cap_tokens is -5, expected at least 1"),
-        ({"slowest_tokens_per_s": -1}, "slowest_tokens_per_s is -1, expected more than 0"),
+        ({"slowest_tokens_per_s": -1}, "slowest_tokens_per_s is -1, expected a finite number above 0"),
         ({"margin_s": -1}, "margin_s is -1, expected at least 0"),
     ],
 )

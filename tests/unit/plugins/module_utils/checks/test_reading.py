@@ -272,3 +272,9 @@ def test_patience_gives_readings_and_commands_more_time_and_ends_with_its_block(
     found = gather({"it": Reader(slow, 0.1)})["it"]
     assert "did not end within" in found.reason
     assert "sglang_preflight_patience=4" in found.fix
+
+
+def test_what_to_run_by_hand_can_be_pasted() -> None:
+    with pytest.raises(CouldNotTell) as raised:
+        run_command(["sh", "-c", "sleep 9"], 0.05)
+    assert "`time sh -c 'sleep 9'`" in raised.value.fix
