@@ -147,7 +147,7 @@ def _bytes_or_none(data: dict[str, Any], name: str, where: str) -> int | None:
     return value
 
 
-AGAIN = "Run the role sglang_server again; it writes the file whole."
+_AGAIN = "Run the role sglang_server again; it writes the file whole."
 _PARTS = ("args", "container", "credentials", "drain", "environment", "grace", "limits", "model", "native", "start")
 
 
@@ -158,10 +158,10 @@ def parse(text: str, where: str) -> Desired:
     except ValueError as error:
         raise EngineError(
             "desired_state",
-            f"{where} is not valid JSON ({error}). {AGAIN}",
+            f"{where} is not valid JSON ({error}). {_AGAIN}",
         ) from error
     if not isinstance(data, dict):
-        raise EngineError("desired_state", f"{where} holds {type(data).__name__}, expected a mapping. {AGAIN}")
+        raise EngineError("desired_state", f"{where} holds {type(data).__name__}, expected a mapping. {_AGAIN}")
     if data.get("schema") != 1:
         raise EngineError(
             "desired_state",
@@ -226,9 +226,7 @@ def read(instance: str) -> Desired:
     except OSError as error:
         raise EngineError("desired_state", f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise EngineError(
-            "desired_state", f"{path} is no text ({error}). Run the role sglang_server again; it writes the file whole."
-        ) from error
+        raise EngineError("desired_state", f"{path} is no text ({error}). {_AGAIN}") from error
     desired = parse(text, path)
     if desired.instance != instance:
         raise EngineError("desired_state", f"{path} describes instance {desired.instance!r}, not {instance!r}.")
